@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* fastgelu.h: the public C interface of libfastgelu, and all of it.
+ *
+ * GELU, its tanh and sigmoid approximations and SiLU; their slopes (first
+ * derivatives) and backward passes; for float ("f32") and double ("f64").
+ *
+ *   name                   result for each element
+ *   gelu                   x * Phi(x), Phi the normal distribution function
+ *   gelu_tanh              x * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3))) / 2
+ *   gelu_sigmoid           x * s(1.702 x), s(v) = 1 / (1 + exp(-v))
+ *   silu                   x * s(x)
+ *   <name>_grad            d<name>/dx at x
+ *   <name>_backward        dy * <name>_grad(x), from the slope before rounding
+ *
+ * What holds for every function:
+ *
+ * Error. Below fastgelu_max_ulp(name, dtype) ULP over all inputs, subnormal
+ * results included; one ULP is the spacing of the type at the exact result.
+ * The truth of an approximate form is its own formula in exact arithmetic.
+ *
+ * Same bits. The result for a value depends on nothing but the value: not on
+ * position, n, alignment, or the instruction set that was chosen.
+ *
+ * Special values. value: +inf -> +inf, -inf -> -0, +-0 -> +-0. slope: +inf ->
+ * 1, -inf -> -0, +-0 -> 0.5. NaN -> a quiet NaN, payload unspecified.
+ * backward: dy times those slopes by the rules of IEEE 754.
+ *
+ * Floating-point environment. Round-to-nearest is assumed. The flags invalid,
+ * overflow and divide-by-zero are raised only where the result itself calls
+ * for them (dy * slope overflows, 0 * inf, a signalling NaN); underflow and
+ * inexact are unspecified. Control bits are never changed. Subnormal numbers
+ * are kept unless the caller set flush-to-zero.
+ *
+ * Memory. Exactly n elements are read from each input and n written. An input
+ * and the output may be the same array (in place); partial overlap is not
+ * allowed. Any alignment the element type allows is accepted. n = 0 is fine,
+ * with null pointers too. Nothing is allocated.
+ *
+ * Threads. No function starts a thread; every one may be called from any
+ * number of threads at once. fastgelu_set_target may too, but calls already
+ * running finish with the target they began with.
+ */
+#ifndef FASTGELU_H
+#define FASTGELU_H
+
+#include <stddef.h>
+
+#define FASTGELU_VERSION_MAJOR 0
+#define FASTGELU_VERSION_MINOR 1
+#define FASTGELU_VERSION_PATCH 0
+#define FASTGELU_VERSION "0.1.0"
+
+#if defined(_WIN32) && defined(FASTGELU_SHARED)
+#ifdef FASTGELU_BUILDING
+#define FASTGELU_API __declspec(dllexport)
+#else
+#define FASTGELU_API __declspec(dllimport)
+#endif
+#elif defined(__GNUC__)
+#define FASTGELU_API __attribute__((visibility("default")))
+#else
+#define FASTGELU_API
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- values: y[i] = f(x[i]) --------------------------------------------- */
+
+FASTGELU_API void fastgelu_gelu_f32(size_t n, const float *x, float *y);
+FASTGELU_API void fastgelu_gelu_f64(size_t n, const double *x, double *y);
+FASTGELU_API void fastgelu_gelu_tanh_f32(size_t n, const float *x, float *y);
+FASTGELU_API void fastgelu_gelu_tanh_f64(size_t n, const double *x, double *y);
+FASTGELU_API void fastgelu_gelu_sigmoid_f32(size_t n, const float *x, float *y);
+FASTGELU_API void fastgelu_gelu_sigmoid_f64(size_t n, const double *x, double *y);
+FASTGELU_API void fastgelu_silu_f32(size_t n, const float *x, float *y);
+FASTGELU_API void fastgelu_silu_f64(size_t n, const double *x, double *y);
+
+/* ---- slopes: y[i] = f'(x[i]) -------------------------------------------- */
+
+FASTGELU_API void fastgelu_gelu_grad_f32(size_t n, const float *x, float *y);
+FASTGELU_API void fastgelu_gelu_grad_f64(size_t n, const double *x, double *y);
+FASTGELU_API void fastgelu_gelu_tanh_grad_f32(size_t n, const float *x, float *y);
+FASTGELU_API void fastgelu_gelu_tanh_grad_f64(size_t n, const double *x, double *y);
+FASTGELU_API void fastgelu_gelu_sigmoid_grad_f32(size_t n, const float *x, float *y);
+FASTGELU_API void fastgelu_gelu_sigmoid_grad_f64(size_t n, const double *x, double *y);
+FASTGELU_API void fastgelu_silu_grad_f32(size_t n, const float *x, float *y);
+FASTGELU_API void fastgelu_silu_grad_f64(size_t n, const double *x, double *y);
+
+/* ---- backward: dx[i] = dy[i] * f'(x[i]) --------------------------------- */
+
+FASTGELU_API void fastgelu_gelu_backward_f32(size_t n, const float *dy, const float *x, float *dx);
+FASTGELU_API void fastgelu_gelu_backward_f64(size_t n, const double *dy, const double *x,
+                                             double *dx);
+FASTGELU_API void fastgelu_gelu_tanh_backward_f32(size_t n, const float *dy, const float *x,
+                                                  float *dx);
+FASTGELU_API void fastgelu_gelu_tanh_backward_f64(size_t n, const double *dy, const double *x,
+                                                  double *dx);
+FASTGELU_API void fastgelu_gelu_sigmoid_backward_f32(size_t n, const float *dy, const float *x,
+                                                     float *dx);
+FASTGELU_API void fastgelu_gelu_sigmoid_backward_f64(size_t n, const double *dy, const double *x,
+                                                     double *dx);
+FASTGELU_API void fastgelu_silu_backward_f32(size_t n, const float *dy, const float *x, float *dx);
+FASTGELU_API void fastgelu_silu_backward_f64(size_t n, const double *dy, const double *x,
+                                             double *dx);
+
+/* ---- the library itself ------------------------------------------------- */
+
+/* The version of the library that is running, such as "0.1.0". */
+FASTGELU_API const char *fastgelu_version(void);
+
+/* The instruction set in use: "scalar", "avx2", ... Chosen at the first call
+ * of any function: the best that the machine has, or the one that the
+ * environment variable FASTGELU_TARGET names. Where that names an unknown or
+ * unsupported one, one line on stderr says so and the best is taken. */
+FASTGELU_API const char *fastgelu_target(void);
+
+#define FASTGELU_OK 0
+#define FASTGELU_UNKNOWN_TARGET 1     /* not compiled into this library */
+#define FASTGELU_UNSUPPORTED_TARGET 2 /* this machine lacks it */
+
+/* Chooses the instruction set by name. Returns FASTGELU_OK, or another of the
+ * codes above and changes nothing. */
+FASTGELU_API int fastgelu_set_target(const char *name);
+
+/* The index-th target compiled in, best first, or NULL past the last.
+ * *supported (unless null) says whether this machine has it. */
+FASTGELU_API const char *fastgelu_target_name(size_t index, int *supported);
+
+/* One registered function of one dtype. */
+typedef struct fastgelu_function {
+    const char *name;     /* "gelu_grad" */
+    const char *dtype;    /* "f32" or "f64" */
+    int inputs;           /* 1, or 2 for backward */
+    double max_ulp;       /* the guaranteed error bound */
+    void (*kernel)(void); /* cast to the prototype above that name and dtype give */
+} fastgelu_function;
+
+/* The index-th registered function, or NULL past the last. */
+FASTGELU_API const fastgelu_function *fastgelu_function_at(size_t index);
+
+/* The error bound in ULP, or -1 for an unknown name or dtype. */
+FASTGELU_API double fastgelu_max_ulp(const char *name, const char *dtype);
+
+/* Any registered function over byte strides (positive, zero or negative):
+ * args holds the inputs, then the output; strides likewise. Elements may be
+ * unaligned. Each input must be the output exactly, element for element, or
+ * not overlap it. Same bits as the contiguous call. */
+FASTGELU_API void fastgelu_strided(const fastgelu_function *function, size_t n,
+                                   char *const args[], const ptrdiff_t strides[]);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* FASTGELU_H */

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* dispatch.c: the public symbols, each one atomic load away from its kernel,
+ * and the policy that chooses the kernel table. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cpu_features.h"
+#include "internal.h"
+
+#ifdef _MSC_VER
+#include <intrin.h>
+static const fg_table *volatile current;
+static const fg_table *load_current(void)
+{
+    return (const fg_table *)_InterlockedCompareExchangePointer((void *volatile *)&current, NULL,
+                                                                NULL);
+}
+static void store_current(const fg_table *table)
+{
+    _InterlockedExchangePointer((void *volatile *)&current, (void *)table);
+}
+static void store_first(const fg_table *table)
+{
+    _InterlockedCompareExchangePointer((void *volatile *)&current, (void *)table, NULL);
+}
+#else
+#include <stdatomic.h>
+static _Atomic(const fg_table *) current;
+static const fg_table *load_current(void)
+{
+    return atomic_load_explicit(&current, memory_order_acquire);
+}
+static void store_current(const fg_table *table)
+{
+    atomic_store_explicit(&current, table, memory_order_release);
+}
+static void store_first(const fg_table *table)
+{
+    const fg_table *none = NULL;
+    atomic_compare_exchange_strong(&current, &none, table);
+}
+#endif
+
+static const struct target {
+    const fg_table *table;
+    int (*supported)(const fg_cpuid *cpu);
+} targets[] = {
+#define FG_TARGET(name) {&fg_##name, fg_cpu_has_##name},
+#include "targets.def"
+};
+enum { TARGETS = sizeof targets / sizeof targets[0] };
+
+static const fg_table *best(void)
+{
+    const fg_cpuid cpu = fg_cpuid_read();
+    size_t i = 0;
+    while (!targets[i].supported(&cpu)) /* ends: the last target runs anywhere */
+        i++;
+    return targets[i].table;
+}
+
+static int find(const char *name, const fg_table **table)
+{
+    const fg_cpuid cpu = fg_cpuid_read();
+    for (size_t i = 0; name && i < TARGETS; i++)
+        if (strcmp(targets[i].table->name, name) == 0) {
+            *table = targets[i].table;
+            return targets[i].supported(&cpu) ? FASTGELU_OK : FASTGELU_UNSUPPORTED_TARGET;
+        }
+    return FASTGELU_UNKNOWN_TARGET;
+}
+
+static const fg_table *choose(void)
+{
+    const fg_table *table = NULL;
+    const char *name = getenv("FASTGELU_TARGET");
+    if (name && *name) {
+        const int code = find(name, &table);
+        if (code != FASTGELU_OK) {
+            table = best();
+            fprintf(stderr, "fastgelu: FASTGELU_TARGET=%s is %s; using %s\n", name,
+                    code == FASTGELU_UNKNOWN_TARGET ? "unknown" : "not supported by this machine",
+                    table->name);
+        }
+    } else {
+        table = best();
+    }
+    store_first(table); /* a concurrent fastgelu_set_target wins */
+    return load_current();
+}
+
+static const fg_table *table(void)
+{
+    const fg_table *t = load_current();
+    return t ? t : choose();
+}
+
+/* The prototypes in fastgelu.h are checked against the registry here. */
+#define FG_CALL_1(slot) table()->slot(n, x, y)
+#define FG_CALL_2(slot) table()->slot(n, dy, x, dx)
+#define FG_FUNCTION(name, dtype, inputs, max_ulp)           \
+    FG_KERNEL_##inputs(fastgelu_##name##_##dtype, dtype)    \
+    {                                                       \
+        FG_CALL_##inputs(name##_##dtype);                   \
+    }
+#include "functions.def"
+
+static const fastgelu_function functions[] = {
+#define FG_FUNCTION(name, dtype, inputs, max_ulp) \
+    {#name, #dtype, inputs, max_ulp, (void (*)(void))fastgelu_##name##_##dtype},
+#include "functions.def"
+};
+enum { FUNCTIONS = sizeof functions / sizeof functions[0] };
+
+const fastgelu_function *fastgelu_function_at(size_t index)
+{
+    return index < FUNCTIONS ? &functions[index] : NULL;
+}
+
+double fastgelu_max_ulp(const char *name, const char *dtype)
+{
+    for (size_t i = 0; name && dtype && i < FUNCTIONS; i++)
+        if (strcmp(functions[i].name, name) == 0 && strcmp(functions[i].dtype, dtype) == 0)
+            return functions[i].max_ulp;
+    return -1;
+}
+
+const char *fastgelu_version(void)
+{
+    return FASTGELU_VERSION;
+}
+
+const char *fastgelu_target(void)
+{
+    return table()->name;
+}
+
+int fastgelu_set_target(const char *name)
+{
+    const fg_table *chosen = NULL;
+    const int code = find(name, &chosen);
+    if (code == FASTGELU_OK)
+        store_current(chosen);
+    return code;
+}
+
+const char *fastgelu_target_name(size_t index, int *supported)
+{
+    const fg_cpuid cpu = fg_cpuid_read();
+    if (index >= TARGETS)
+        return NULL;
+    if (supported)
+        *supported = targets[index].supported(&cpu);
+    return targets[index].table->name;
+}

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* internal.h: what the files of the library share: types and the kernel table. */
+#ifndef FG_INTERNAL_H
+#define FG_INTERNAL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "fastgelu.h"
+
+typedef float fg_f32;
+typedef double fg_f64;
+
+#if defined(__GNUC__)
+#define FG_INLINE inline __attribute__((always_inline))
+#elif defined(_MSC_VER)
+#define FG_INLINE __forceinline
+#else
+#define FG_INLINE inline
+#endif
+
+/* Function pointer declarators by number of inputs. */
+#define FG_KERNEL_1(declarator, dtype) \
+    void declarator(size_t n, const fg_##dtype *x, fg_##dtype *y)
+#define FG_KERNEL_2(declarator, dtype) \
+    void declarator(size_t n, const fg_##dtype *dy, const fg_##dtype *x, fg_##dtype *dx)
+
+/* One table a target: its name and a slot for every registered function. */
+typedef struct fg_table {
+    const char *name;
+#define FG_FUNCTION(name, dtype, inputs, max_ulp) \
+    FG_KERNEL_##inputs((*name##_##dtype), dtype);
+#include "functions.def"
+} fg_table;
+
+#define FG_TARGET(name) extern const fg_table fg_##name;
+#include "targets.def"
+
+#endif

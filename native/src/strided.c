@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* strided.c: any registered function over byte strides. Blocks are copied
+ * through small stack buffers, so that a kernel never sees a stride. */
+#include <string.h>
+
+#include "internal.h"
+
+enum { BLOCK_BYTES = 2048, MOST_INPUTS = 2 };
+
+/* memcpy of a constant size: one unaligned load and store. */
+#define FG_COPY(size)                                                   \
+    for (size_t i = 0; i < n; i++, from += from_step, to += to_step) \
+    memcpy(to, from, size)
+
+static void copy(size_t size, size_t n, const char *from, ptrdiff_t from_step, char *to,
+                 ptrdiff_t to_step)
+{
+    if (size == 4)
+        FG_COPY(4);
+    else
+        FG_COPY(8);
+}
+
+static void call(const fastgelu_function *f, size_t n, char *const args[])
+{
+    if (f->dtype[1] == '3') {
+        if (f->inputs == 1)
+            ((FG_KERNEL_1((*), f32))f->kernel)(n, (float *)(void *)args[0],
+                                               (float *)(void *)args[1]);
+        else
+            ((FG_KERNEL_2((*), f32))f->kernel)(n, (float *)(void *)args[0],
+                                               (float *)(void *)args[1],
+                                               (float *)(void *)args[2]);
+    } else {
+        if (f->inputs == 1)
+            ((FG_KERNEL_1((*), f64))f->kernel)(n, (double *)(void *)args[0],
+                                               (double *)(void *)args[1]);
+        else
+            ((FG_KERNEL_2((*), f64))f->kernel)(n, (double *)(void *)args[0],
+                                               (double *)(void *)args[1],
+                                               (double *)(void *)args[2]);
+    }
+}
+
+void fastgelu_strided(const fastgelu_function *f, size_t n, char *const args[],
+                      const ptrdiff_t strides[])
+{
+    const size_t size = f->dtype[1] == '3' ? 4 : 8;
+    int direct = 1;
+    for (int a = 0; a <= f->inputs; a++)
+        direct &= strides[a] == (ptrdiff_t)size && (uintptr_t)args[a] % size == 0;
+    if (direct) {
+        call(f, n, args);
+        return;
+    }
+    const size_t block = BLOCK_BYTES / size;
+    double buffers[MOST_INPUTS + 1][BLOCK_BYTES / sizeof(double)];
+    char *at[MOST_INPUTS + 1], *buffer[MOST_INPUTS + 1];
+    for (int a = 0; a <= f->inputs; a++) {
+        at[a] = args[a];
+        buffer[a] = (char *)buffers[a];
+    }
+    while (n) {
+        const size_t m = n < block ? n : block;
+        for (int a = 0; a < f->inputs; a++)
+            copy(size, m, at[a], strides[a], buffer[a], (ptrdiff_t)size);
+        call(f, m, buffer);
+        copy(size, m, buffer[f->inputs], (ptrdiff_t)size, at[f->inputs], strides[f->inputs]);
+        for (int a = 0; a <= f->inputs; a++)
+            at[a] += strides[a] * (ptrdiff_t)m;
+        n -= m;
+    }
+}

@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* target_avx2.c: x86-64 with AVX2 and FMA: 8 floats or 4 doubles. */
+#include "internal.h"
+
+#include <immintrin.h>
+#include <string.h>
+
+/* after the headers, so that nothing of theirs is compiled for this target */
+#if defined(__clang__)
+#pragma clang attribute push(__attribute__((target("avx2,fma"))), apply_to = function)
+#elif defined(__GNUC__)
+#pragma GCC push_options
+#pragma GCC target("avx2,fma")
+#endif
+
+#define FG_TARGET_NAME avx2
+#define FG_REGISTERS 2
+
+/* ---- f32 ----------------------------------------------------------------- */
+
+typedef __m256 U_f32;
+typedef __m256i J_f32;
+enum { FG_REGISTER_LANES_f32 = 8 };
+
+static FG_INLINE U_f32 u_load_f32(const float *p)
+{
+    return _mm256_loadu_ps(p);
+}
+static FG_INLINE void u_store_f32(float *p, U_f32 a)
+{
+    _mm256_storeu_ps(p, a);
+}
+static FG_INLINE U_f32 u_set_f32(float c)
+{
+    return _mm256_set1_ps(c);
+}
+static FG_INLINE U_f32 u_add_f32(U_f32 a, U_f32 b)
+{
+    return _mm256_add_ps(a, b);
+}
+static FG_INLINE U_f32 u_sub_f32(U_f32 a, U_f32 b)
+{
+    return _mm256_sub_ps(a, b);
+}
+static FG_INLINE U_f32 u_mul_f32(U_f32 a, U_f32 b)
+{
+    return _mm256_mul_ps(a, b);
+}
+static FG_INLINE U_f32 u_div_f32(U_f32 a, U_f32 b)
+{
+    return _mm256_div_ps(a, b);
+}
+static FG_INLINE U_f32 u_fma_f32(U_f32 a, U_f32 b, U_f32 c)
+{
+    return _mm256_fmadd_ps(a, b, c);
+}
+static FG_INLINE U_f32 u_fnma_f32(U_f32 a, U_f32 b, U_f32 c)
+{
+    return _mm256_fnmadd_ps(a, b, c);
+}
+static FG_INLINE U_f32 u_fms_f32(U_f32 a, U_f32 b, U_f32 c)
+{
+    return _mm256_fmsub_ps(a, b, c);
+}
+static FG_INLINE U_f32 u_abs_f32(U_f32 a)
+{
+    return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), a);
+}
+static FG_INLINE U_f32 u_neg_f32(U_f32 a)
+{
+    return _mm256_xor_ps(_mm256_set1_ps(-0.0f), a);
+}
+static FG_INLINE U_f32 u_min_magnitude_f32(U_f32 a, U_f32 b)
+{
+    return _mm256_blendv_ps(a, b, _mm256_cmp_ps(a, b, _CMP_GT_OQ));
+}
+static FG_INLINE U_f32 u_select_negative_f32(U_f32 s, U_f32 a, U_f32 b)
+{
+    return _mm256_blendv_ps(b, a, s);
+}
+static FG_INLINE U_f32 u_copysign_f32(U_f32 a, U_f32 s)
+{
+    const U_f32 sign = _mm256_set1_ps(-0.0f);
+    return _mm256_or_ps(_mm256_andnot_ps(sign, a), _mm256_and_ps(sign, s));
+}
+static FG_INLINE U_f32 u_select_infinite_f32(U_f32 s, U_f32 a, U_f32 b)
+{
+    const __m256i inf = _mm256_set1_epi32(0x7f800000);
+    const __m256i bits = _mm256_castps_si256(u_abs_f32(s));
+    return _mm256_blendv_ps(b, a, _mm256_castsi256_ps(_mm256_cmpeq_epi32(bits, inf)));
+}
+static FG_INLINE J_f32 u_bits_f32(U_f32 a)
+{
+    return _mm256_castps_si256(a);
+}
+static FG_INLINE U_f32 u_real_f32(J_f32 i)
+{
+    return _mm256_castsi256_ps(i);
+}
+static FG_INLINE J_f32 j_add_f32(J_f32 a, J_f32 b)
+{
+    return _mm256_add_epi32(a, b);
+}
+static FG_INLINE J_f32 j_sub_f32(J_f32 a, J_f32 b)
+{
+    return _mm256_sub_epi32(a, b);
+}
+static FG_INLINE J_f32 j_max_f32(J_f32 a, J_f32 b)
+{
+    return _mm256_max_epi32(a, b);
+}
+static FG_INLINE J_f32 j_to_exponent_f32(J_f32 a)
+{
+    return _mm256_slli_epi32(a, 23);
+}
+
+/* ---- f64 ----------------------------------------------------------------- */
+
+typedef __m256d U_f64;
+typedef __m256i J_f64;
+enum { FG_REGISTER_LANES_f64 = 4 };
+
+static FG_INLINE U_f64 u_load_f64(const double *p)
+{
+    return _mm256_loadu_pd(p);
+}
+static FG_INLINE void u_store_f64(double *p, U_f64 a)
+{
+    _mm256_storeu_pd(p, a);
+}
+static FG_INLINE U_f64 u_set_f64(double c)
+{
+    return _mm256_set1_pd(c);
+}
+static FG_INLINE U_f64 u_add_f64(U_f64 a, U_f64 b)
+{
+    return _mm256_add_pd(a, b);
+}
+static FG_INLINE U_f64 u_sub_f64(U_f64 a, U_f64 b)
+{
+    return _mm256_sub_pd(a, b);
+}
+static FG_INLINE U_f64 u_mul_f64(U_f64 a, U_f64 b)
+{
+    return _mm256_mul_pd(a, b);
+}
+static FG_INLINE U_f64 u_div_f64(U_f64 a, U_f64 b)
+{
+    return _mm256_div_pd(a, b);
+}
+static FG_INLINE U_f64 u_fma_f64(U_f64 a, U_f64 b, U_f64 c)
+{
+    return _mm256_fmadd_pd(a, b, c);
+}
+static FG_INLINE U_f64 u_fnma_f64(U_f64 a, U_f64 b, U_f64 c)
+{
+    return _mm256_fnmadd_pd(a, b, c);
+}
+static FG_INLINE U_f64 u_fms_f64(U_f64 a, U_f64 b, U_f64 c)
+{
+    return _mm256_fmsub_pd(a, b, c);
+}
+static FG_INLINE U_f64 u_abs_f64(U_f64 a)
+{
+    return _mm256_andnot_pd(_mm256_set1_pd(-0.0), a);
+}
+static FG_INLINE U_f64 u_neg_f64(U_f64 a)
+{
+    return _mm256_xor_pd(_mm256_set1_pd(-0.0), a);
+}
+static FG_INLINE U_f64 u_min_magnitude_f64(U_f64 a, U_f64 b)
+{
+    return _mm256_blendv_pd(a, b, _mm256_cmp_pd(a, b, _CMP_GT_OQ));
+}
+static FG_INLINE U_f64 u_select_negative_f64(U_f64 s, U_f64 a, U_f64 b)
+{
+    return _mm256_blendv_pd(b, a, s);
+}
+static FG_INLINE U_f64 u_copysign_f64(U_f64 a, U_f64 s)
+{
+    const U_f64 sign = _mm256_set1_pd(-0.0);
+    return _mm256_or_pd(_mm256_andnot_pd(sign, a), _mm256_and_pd(sign, s));
+}
+static FG_INLINE U_f64 u_select_infinite_f64(U_f64 s, U_f64 a, U_f64 b)
+{
+    const __m256i inf = _mm256_set1_epi64x(0x7ff0000000000000);
+    const __m256i bits = _mm256_castpd_si256(u_abs_f64(s));
+    return _mm256_blendv_pd(b, a, _mm256_castsi256_pd(_mm256_cmpeq_epi64(bits, inf)));
+}
+static FG_INLINE J_f64 u_bits_f64(U_f64 a)
+{
+    return _mm256_castpd_si256(a);
+}
+static FG_INLINE U_f64 u_real_f64(J_f64 i)
+{
+    return _mm256_castsi256_pd(i);
+}
+static FG_INLINE J_f64 j_add_f64(J_f64 a, J_f64 b)
+{
+    return _mm256_add_epi64(a, b);
+}
+static FG_INLINE J_f64 j_sub_f64(J_f64 a, J_f64 b)
+{
+    return _mm256_sub_epi64(a, b);
+}
+static FG_INLINE J_f64 j_max_f64(J_f64 a, J_f64 b)
+{
+    return _mm256_blendv_epi8(b, a, _mm256_cmpgt_epi64(a, b));
+}
+static FG_INLINE J_f64 j_to_exponent_f64(J_f64 a)
+{
+    return _mm256_slli_epi64(a, 52);
+}
+
+#include "interleave.h"
+#include "kernels.h"
+
+#if defined(__clang__)
+#pragma clang attribute pop
+#elif defined(__GNUC__)
+#pragma GCC pop_options
+#endif

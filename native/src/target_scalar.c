@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* target_scalar.c: plain C, one element at a time: the target that runs anywhere.
+ * fma is the C library's: exact, and slow where the processor has none. */
+#include <math.h>
+#include <string.h>
+
+#include "internal.h"
+
+#define FG_TARGET_NAME scalar
+#define FG_REGISTERS 1
+
+#define FG_SCALAR_TARGET(dtype, integer, unsigned_integer, mantissa_bits, fma_function)   \
+    typedef fg_##dtype U_##dtype;                                                       \
+    typedef integer J_##dtype;                                                          \
+    enum { FG_REGISTER_LANES_##dtype = 1 };                                                      \
+    static FG_INLINE U_##dtype u_load_##dtype(const fg_##dtype *p)                      \
+    {                                                                                   \
+        return *p;                                                                      \
+    }                                                                                   \
+    static FG_INLINE void u_store_##dtype(fg_##dtype *p, U_##dtype a)                   \
+    {                                                                                   \
+        *p = a;                                                                         \
+    }                                                                                   \
+    static FG_INLINE U_##dtype u_set_##dtype(fg_##dtype c)                              \
+    {                                                                                   \
+        return c;                                                                       \
+    }                                                                                   \
+    static FG_INLINE U_##dtype u_add_##dtype(U_##dtype a, U_##dtype b)                  \
+    {                                                                                   \
+        return a + b;                                                                   \
+    }                                                                                   \
+    static FG_INLINE U_##dtype u_sub_##dtype(U_##dtype a, U_##dtype b)                  \
+    {                                                                                   \
+        return a - b;                                                                   \
+    }                                                                                   \
+    static FG_INLINE U_##dtype u_mul_##dtype(U_##dtype a, U_##dtype b)                  \
+    {                                                                                   \
+        return a * b;                                                                   \
+    }                                                                                   \
+    static FG_INLINE U_##dtype u_div_##dtype(U_##dtype a, U_##dtype b)                  \
+    {                                                                                   \
+        return a / b;                                                                   \
+    }                                                                                   \
+    static FG_INLINE U_##dtype u_fma_##dtype(U_##dtype a, U_##dtype b, U_##dtype c)     \
+    {                                                                                   \
+        return fma_function(a, b, c);                                                   \
+    }                                                                                   \
+    static FG_INLINE U_##dtype u_fnma_##dtype(U_##dtype a, U_##dtype b, U_##dtype c)    \
+    {                                                                                   \
+        return fma_function(-a, b, c);                                                  \
+    }                                                                                   \
+    static FG_INLINE U_##dtype u_fms_##dtype(U_##dtype a, U_##dtype b, U_##dtype c)     \
+    {                                                                                   \
+        return fma_function(a, b, -c);                                                  \
+    }                                                                                   \
+    static FG_INLINE J_##dtype u_bits_##dtype(U_##dtype a)                              \
+    {                                                                                   \
+        J_##dtype i;                                                                    \
+        memcpy(&i, &a, sizeof i);                                                       \
+        return i;                                                                       \
+    }                                                                                   \
+    static FG_INLINE U_##dtype u_real_##dtype(J_##dtype i)                              \
+    {                                                                                   \
+        U_##dtype a;                                                                    \
+        memcpy(&a, &i, sizeof a);                                                       \
+        return a;                                                                       \
+    }                                                                                   \
+    static FG_INLINE J_##dtype j_add_##dtype(J_##dtype a, J_##dtype b)                  \
+    {                                                                                   \
+        return (J_##dtype)((unsigned_integer)a + (unsigned_integer)b);                  \
+    }                                                                                   \
+    static FG_INLINE J_##dtype j_sub_##dtype(J_##dtype a, J_##dtype b)                  \
+    {                                                                                   \
+        return (J_##dtype)((unsigned_integer)a - (unsigned_integer)b);                  \
+    }                                                                                   \
+    static FG_INLINE J_##dtype j_max_##dtype(J_##dtype a, J_##dtype b)                  \
+    {                                                                                   \
+        return a > b ? a : b;                                                           \
+    }                                                                                   \
+    static FG_INLINE J_##dtype j_to_exponent_##dtype(J_##dtype a)                       \
+    {                                                                                   \
+        return (J_##dtype)((unsigned_integer)a << (mantissa_bits));                     \
+    }                                                                                   \
+    static FG_INLINE U_##dtype u_abs_##dtype(U_##dtype a)                               \
+    {                                                                                   \
+        return u_real_##dtype((J_##dtype)((unsigned_integer)u_bits_##dtype(a) << 1 >> 1)); \
+    }                                                                                   \
+    static FG_INLINE U_##dtype u_neg_##dtype(U_##dtype a)                               \
+    {                                                                                   \
+        return -a;                                                                      \
+    }                                                                                   \
+    static FG_INLINE U_##dtype u_min_magnitude_##dtype(U_##dtype a, U_##dtype b)        \
+    {                                                                                   \
+        return isgreater(a, b) ? b : a;                                                 \
+    }                                                                                   \
+    static FG_INLINE U_##dtype u_select_negative_##dtype(U_##dtype s, U_##dtype a,      \
+                                                         U_##dtype b)                   \
+    {                                                                                   \
+        return u_bits_##dtype(s) < 0 ? a : b;                                           \
+    }                                                                                   \
+    static FG_INLINE U_##dtype u_copysign_##dtype(U_##dtype a, U_##dtype s)             \
+    {                                                                                   \
+        const U_##dtype size = u_abs_##dtype(a);                                        \
+        return u_bits_##dtype(s) < 0 ? -size : size;                                    \
+    }                                                                                   \
+    static FG_INLINE U_##dtype u_select_infinite_##dtype(U_##dtype s, U_##dtype a,      \
+                                                         U_##dtype b)                   \
+    {                                                                                   \
+        return isinf(s) ? a : b;                                                          \
+    }
+
+FG_SCALAR_TARGET(f32, int32_t, uint32_t, 23, fmaf)
+FG_SCALAR_TARGET(f64, int64_t, uint64_t, 52, fma)
+
+#include "interleave.h"
+#include "kernels.h"

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* vocabulary.h: the vector operations in which the algorithms are written.
+ *
+ * For each dtype f32 and f64 there are a vector of reals V_<dtype>, a vector of equally
+ * wide integers I_<dtype>, FG_LANES_<dtype>, and the operations below with the dtype
+ * appended (v_add_f32): interleave.h makes them of those of a target file. The algorithms
+ * are included once for each dtype, with FG_REAL naming it, and say just v_add.
+ *
+ *   v_load(p) v_store(p, a) v_set(c)      memory (any alignment), one constant
+ *   v_add v_sub v_mul v_div               rounded once, IEEE
+ *   v_fma(a, b, c)   a*b + c              rounded once
+ *   v_fnma(a, b, c)  c - a*b              rounded once
+ *   v_fms(a, b, c)   a*b - c              rounded once
+ *   v_abs v_neg                           sign bit only
+ *   v_min_magnitude(a, b)                 a, b >= 0; NaN comes through; a quiet one raises no flag
+ *   v_select_negative(s, a, b)            a where the sign bit of s is set, else b
+ *   v_copysign(a, s)                      magnitude of a, sign of s
+ *   v_select_infinite(s, a, b)            a where s is infinite, else b
+ *   v_bits(a) v_real(i)                   the same bits as integers, as reals
+ *   i_add i_sub i_max                     modulo 2^32 or 2^64; signed order
+ *   i_to_exponent(i)                      shifted left by the width of the mantissa field
+ *
+ * Nothing else may be used: that is what makes the bits the same everywhere. */
+#ifndef FG_VOCABULARY_H
+#define FG_VOCABULARY_H
+
+#define FG_PASTE_(a, b) a##_##b
+#define FG_PASTE(a, b) FG_PASTE_(a, b)
+#define FG_NAME(name) FG_PASTE(name, FG_REAL) /* expands where it is used */
+
+#define V FG_NAME(V)
+#define I FG_NAME(I)
+#define T FG_NAME(fg)
+#define FG_LANES FG_NAME(FG_LANES)
+#define v_load FG_NAME(v_load)
+#define v_store FG_NAME(v_store)
+#define v_set FG_NAME(v_set)
+#define v_add FG_NAME(v_add)
+#define v_sub FG_NAME(v_sub)
+#define v_mul FG_NAME(v_mul)
+#define v_div FG_NAME(v_div)
+#define v_fma FG_NAME(v_fma)
+#define v_fnma FG_NAME(v_fnma)
+#define v_fms FG_NAME(v_fms)
+#define v_abs FG_NAME(v_abs)
+#define v_neg FG_NAME(v_neg)
+#define v_min_magnitude FG_NAME(v_min_magnitude)
+#define v_select_negative FG_NAME(v_select_negative)
+#define v_bits FG_NAME(v_bits)
+#define v_real FG_NAME(v_real)
+#define i_add FG_NAME(i_add)
+#define i_sub FG_NAME(i_sub)
+#define i_max FG_NAME(i_max)
+#define v_copysign FG_NAME(v_copysign)
+#define v_select_infinite FG_NAME(v_select_infinite)
+#define i_to_exponent FG_NAME(i_to_exponent)
+
+/* types and functions of algorithms.h */
+#define at_least FG_NAME(at_least)
+#define distance FG_NAME(distance)
+#define exp_reduced FG_NAME(exp_reduced)
+#define exponential FG_NAME(exponential)
+#define fast_two_sum FG_NAME(fast_two_sum)
+#define finish_backward FG_NAME(finish_backward)
+#define finish_slope FG_NAME(finish_slope)
+#define finish_value FG_NAME(finish_value)
+#define gaussian FG_NAME(gaussian)
+#define horner FG_NAME(horner)
+#define both_sides FG_NAME(both_sides)
+#define sides FG_NAME(sides)
+#define pair FG_NAME(pair)
+#define pow2 FG_NAME(pow2)
+#define product FG_NAME(product)
+#define quotient FG_NAME(quotient)
+#define scaled FG_NAME(scaled)
+#define sigmoid_core FG_NAME(sigmoid_core)
+#define sigmoid_grad_core FG_NAME(sigmoid_grad_core)
+#define two_product FG_NAME(two_product)
+#define two_sum FG_NAME(two_sum)
+
+#endif
