@@ -2,34 +2,29 @@
 /* algorithms.h: every value function, written once for every dtype and target.
  *
  * All four forms are x*G(x) with G(-x) = 1 - G(x), and their slopes obey
- * slope(-x) = 1 - slope(x). So each function needs just one core: P(t) for the
- * negative argument -t, t >= 0, where P is small and must be right relatively,
+ * slope(-x) = 1 - slope(x). What is needed is thus the small quantity of the negative
+ * side, right relatively, at t = |x|; nothing cancels where it is taken from x or 1:
  *
- *   value:  y = x * P(t) for x < 0,  x * (1 - P(t)) for x >= 0
- *   slope:  P(t)         for x < 0,  1 - P(t)       for x >= 0
+ *   gelu          y = max(x, 0) - L,  L = t Phi(-t) = t exp(-t^2/2) (1 + h(t)) / (2 + 2t)
+ *   x*s(w) forms  y = x / (1 + exp(-w(x)))
+ *   gelu_grad     P = exp(-t^2/2) (t0 - t) (1 + g(t)) / 2
+ *   other slopes  P = E (1 + E - t w'(t)) / (1 + E)^2,  E = exp(-w(t))
+ *                 y = P for x < 0, 1 - P for x >= 0
  *
- * and nothing cancels: 1 - P has P <= 1/2. A core returns 2^n * (hi + lo), an
- * unevaluated sum good to a few units beyond the last place, with the power of
- * two apart, so that results far below the smallest normal number are rounded
- * once. The cores:
+ * h and g are rational minimax fits (tools/generate_coefficients.py), t0 the zero of the
+ * slope. Every intermediate result whose rounding would show is an unevaluated sum.
  *
- *   gelu            Phi(-t) = exp(-t^2/2) * (1/2)(1 + h(t)) / (1 + t)
- *   gelu_grad       exp(-t^2/2) * (t0 - t) * (1/2)(1 + g(t))
- *   x*s(w) forms    s(-w) = E / (1 + E),  E = exp(-w)
- *   their slopes    E * (1 + E - t w'(t)) / (1 + E)^2
+ * A power of two is applied in two steps where it may leave the range of normal numbers
+ * (x far below 0), the second to the finished result, so that it is rounded once. `near`
+ * says that |x| <= FG_C(<form>_near): then that step, and the clamping of x, change
+ * nothing and are left out. Both ways give the same bits.
  *
- * h and g are rational minimax fits (tools/generate_coefficients.py); t0 is the
- * zero of the slope. NaN: clamped away in t, it comes back in through x. */
+ * NaN and infinities: |x| is clamped where its exponential is 0 or 1; NaN is not. */
 
 /* An unevaluated sum hi + lo. */
 typedef struct pair {
     V hi, lo;
 } pair;
-
-/* 2^n * (hi + lo), with k = n + FG_C(shifter): n sits in the low bits of k. */
-typedef struct scaled {
-    V hi, lo, k;
-} scaled;
 
 #define FG_C(name) v_set(FG_NAME(fg_##name))
 
@@ -46,6 +41,20 @@ static FG_INLINE V horner(V x, const T *c, int degree)
 #define FG_POLY(x, name) \
     horner(x, FG_NAME(fg_##name), FG_COUNT(FG_NAME(fg_##name)) - 1)
 #define FG_COUNT(array) ((int)(sizeof(array) / sizeof((array)[0])))
+
+/* c[2] + c[3] f + ... of the exponential's polynomial: its even and odd terms apart, which
+ * halves the chain of operations. */
+static FG_INLINE V exp_high(V f, V f2)
+{
+    const T *c = FG_NAME(fg_exp);
+    const int degree = FG_COUNT(FG_NAME(fg_exp)) - 1;
+    V even = v_set(c[degree - degree % 2]), odd = v_set(c[degree - 1 + degree % 2]);
+    for (int i = degree - degree % 2 - 2; i >= 2; i -= 2)
+        even = v_fma(even, f2, v_set(c[i]));
+    for (int i = degree - 1 + degree % 2 - 2; i >= 3; i -= 2)
+        odd = v_fma(odd, f2, v_set(c[i]));
+    return v_fma(f, odd, even);
+}
 
 /* a + b exactly, for |a| >= |b| or a = 0. */
 static FG_INLINE pair fast_two_sum(V a, V b)
@@ -84,117 +93,225 @@ static FG_INLINE pair product(pair a, pair b)
     return r;
 }
 
-/* a / b for two sums. */
-static FG_INLINE pair quotient(pair a, pair b)
+/* a / b for two sums, rounded to one number: below 0.5 ULP and a little. */
+static FG_INLINE V quotient(pair a, pair b)
 {
     const V inverse = v_div(FG_C(one), b.hi);
-    pair r;
-    r.hi = v_mul(a.hi, inverse);
-    const V rest = v_add(v_fnma(r.hi, b.hi, a.hi), a.lo);
-    r.lo = v_mul(v_fnma(r.hi, b.lo, rest), inverse);
-    return r;
+    const V q = v_mul(a.hi, inverse);
+    const V rest = v_fnma(q, b.lo, v_add(v_fnma(q, b.hi, a.hi), a.lo));
+    return v_fma(rest, inverse, q);
 }
 
 /* The number t0 (two constants) minus t, right relatively to the last place. */
 static FG_INLINE pair distance(V t0_hi, V t0_lo, V t)
 {
-    pair r = two_sum(t0_hi, v_neg(t));
-    r.lo = v_add(r.lo, t0_lo);
-    return fast_two_sum(r.hi, r.lo);
+    const pair r = two_sum(t0_hi, v_neg(t));
+    return fast_two_sum(r.hi, v_add(r.lo, t0_lo));
 }
 
-/* 2^(k - j) for k and j of the form integer + FG_C(shifter). */
-static FG_INLINE V pow2(V k, V j)
+/* ---- powers of two and the exponential ----------------------------------- */
+
+/* An integer n is carried as k = n + FG_C(shifter), whose low bits are those of n plus
+ * the exponent bias. */
+
+/* 2^n */
+static FG_INLINE V pow2(V k)
+{
+    return v_real(i_to_exponent(v_bits(k)));
+}
+
+/* 2^(n - m) for k = n + shifter, j = m + shifter */
+static FG_INLINE V pow2_ratio(V k, V j)
 {
     return v_real(i_add(i_to_exponent(i_sub(v_bits(k), v_bits(j))), v_bits(FG_C(one))));
 }
 
-/* max(k, j) for such numbers. */
 static FG_INLINE V at_least(V k, V j)
 {
     return v_real(i_max(v_bits(k), v_bits(j)));
 }
 
-/* exp(a) = 2^n (s + rest): a = n ln2 + f + f_lo, |f| <= ln2/2 and f exact;
- * exp(f) = 1 + f + f^2 p(f) with a minimax polynomial p; f_lo, as large as the last place
- * of a, counts to first order. Given both as 1 + f + tail and, summed, as s + rest:
- * s = 1 + f rounded, |rest| < 0.08. */
+static FG_INLINE V at_most(V k, V j)
+{
+    return v_real(i_min(v_bits(k), v_bits(j)));
+}
+
+/* exp(a) = 2^n exp(f + f_lo): a = n ln2 + f + f_lo, |f| <= ln2/2 and f exact.
+ * exp(f) = 1 + f + f^2 (c0 + c1 f + f^2 r(f)), minimax; f_lo, as large as the last place
+ * of a, counts to first order. Given as 1 + f + tail, and as s + rest with s = 1 + f
+ * rounded and |rest| < 0.08: the use decides which is computed. */
 typedef struct exponential {
     V f, tail, s, rest, k;
 } exponential;
 
-static FG_INLINE exponential exp_reduced(pair a)
+static FG_INLINE exponential exp_reduced(V k, V a_hi, V a_lo)
 {
     exponential r;
-    r.k = v_fma(a.hi, FG_C(log2e), FG_C(shifter));
-    const V n = v_sub(r.k, FG_C(shifter));
-    r.f = v_fnma(n, FG_C(ln2_hi), a.hi);
-    const V f_lo = v_fnma(n, FG_C(ln2_lo), a.lo);
-    const pair s = fast_two_sum(FG_C(one), r.f);
+    const V n = v_sub(k, FG_C(shifter));
+    const V f = v_fnma(n, FG_C(ln2_hi), a_hi);
+    const V f_lo = v_fnma(n, FG_C(ln2_lo), a_lo);
+    const V f2 = v_mul(f, f);
+    const V low = v_fma(f, v_set(FG_NAME(fg_exp)[1]), v_set(FG_NAME(fg_exp)[0]));
+    const V p = v_fma(f2, exp_high(f, f2), low);
+    const pair s = fast_two_sum(FG_C(one), f);
+    const V w = v_fma(f2, low, s.hi); /* exp(f) as far as f_lo needs it */
+    r.k = k;
+    r.f = f;
     r.s = s.hi;
-    const V q = v_mul(v_mul(r.f, r.f), FG_POLY(r.f, exp));
-    r.tail = v_fma(f_lo, v_add(s.hi, q), q);
-    r.rest = v_add(s.lo, r.tail);
+    r.tail = v_fma(f2, p, v_mul(f_lo, w));
+    r.rest = v_fma(f2, p, v_fma(f_lo, w, s.lo));
     return r;
 }
 
-/* ---- the cores ---------------------------------------------------------- */
+/* exp(a): the k nearest to a log2(e) */
+static FG_INLINE V exponent(V a)
+{
+    return v_fma(a, FG_C(log2e), FG_C(shifter));
+}
 
-/* b (1 + h) e = 2^n b (s + z) with z = rest + h (s + rest) */
-static FG_INLINE scaled gaussian(pair b, V h, exponential e)
+/* b (1 + h) exp(...) / 2^n = b (s + z), z = rest + h (s + rest); not normalised */
+static FG_INLINE pair gaussian(pair b, V h, exponential e)
 {
     const V z = v_fma(h, v_add(e.s, e.rest), e.rest);
-    const pair m = two_product(b.hi, e.s);
-    const pair r = fast_two_sum(m.hi, v_fma(b.hi, z, v_fma(b.lo, e.s, m.lo)));
-    const scaled p = {r.hi, r.lo, e.k};
-    return p;
+    pair r = two_product(b.hi, e.s);
+    r.lo = v_fma(b.hi, z, v_fma(b.lo, e.s, r.lo));
+    return r;
 }
 
-/* Phi(-t) = exp(-t^2/2) (1 + h(t)) / (2 + 2t), h(t) = t N(t)/D(t) in [-0.17, 0.06]. */
-static FG_INLINE scaled FG_NAME(gelu_core)(V t)
+/* ---- values --------------------------------------------------------------- */
+
+static FG_INLINE V clamped(V t, V limit, int near)
 {
-    const exponential e = exp_reduced(two_product(v_mul(t, FG_C(minus_half)), t));
+    return near ? t : v_select_above(t, limit, limit, t);
+}
+
+/* From the result at the clamped argument: x itself where x is above the limit. */
+static FG_INLINE V unclamped(V x, V limit, V y)
+{
+    return v_select_above(v_abs(x), limit, v_select_negative(x, y, x), y);
+}
+
+static FG_INLINE V FG_NAME(gelu)(V x, int near)
+{
+    const V limit = FG_C(gelu_limit);
+    const V t = clamped(v_abs(x), limit, near);
+    const V half_t = v_mul(t, FG_C(half));
+    const pair a = two_product(v_neg(half_t), t);
+    const exponential e = exp_reduced(exponent(a.hi), a.hi, a.lo);
     const V h = v_div(v_mul(t, FG_POLY(t, gelu_num)), FG_POLY(t, gelu_den));
-    /* b = 1/(2 + 2t) as hi + lo; d - 1 is exact */
+    /* b = t/(2 + 2t) as a sum; d - 1 is exact, and so is the rest of the division */
     const V d = v_add(t, FG_C(one));
     const V d_lo = v_sub(t, v_sub(d, FG_C(one)));
+    const V inverse = v_div(FG_C(half), d);
     pair b;
-    b.hi = v_div(FG_C(half), d);
-    const V rest = v_fnma(b.hi, d_lo, v_fnma(b.hi, d, FG_C(half)));
-    b.lo = v_mul(v_add(rest, rest), b.hi);
-    return gaussian(b, h, e);
+    b.hi = v_mul(t, inverse);
+    const V rest = v_fnma(b.hi, d_lo, v_fnma(b.hi, d, half_t));
+    b.lo = v_mul(v_add(rest, rest), inverse);
+    const pair m = gaussian(b, h, e);
+    const V k = near ? e.k : at_least(e.k, FG_C(split));
+    const V scale = pow2(k);
+    const V l = v_mul(m.hi, scale), l_lo = v_mul(m.lo, scale);
+    /* a zero of x keeps its sign: -0 - (+0) */
+    const V base = v_select_negative(x, FG_C(minus_zero), near ? x : t);
+    const V difference = v_sub(base, l);
+    const V y = v_sub(difference, v_add(v_add(v_sub(difference, base), l), l_lo));
+    if (near)
+        return y;
+    return unclamped(x, limit, v_select_negative(x, v_mul(y, pow2_ratio(e.k, k)), y));
 }
 
-/* slope(-t) = exp(-t^2/2) (t0 - t)/2 (1 + g(t)), g = N/D in [-0.2, 0.34]. */
-static FG_INLINE scaled FG_NAME(gelu_grad_core)(V t)
+/* x / (1 + exp(a)) for a = -w(x), k = exponent(a); x and so a are clamped. */
+static FG_INLINE V times_sigmoid(V x, V k, pair a, int near)
+{
+    const exponential e = exp_reduced(k, a.hi, a.lo);
+    const V k_split = near ? k : at_least(at_most(k, FG_C(split_above)), FG_C(split));
+    const V scale = pow2(k_split);
+    /* d = 1 + 2^n (s + rest) as a sum */
+    const pair c = two_sum(FG_C(one), v_mul(e.s, scale));
+    const V d = v_fma(e.rest, scale, c.hi);
+    const V d_lo = v_add(v_fma(e.rest, scale, v_sub(c.hi, d)), c.lo);
+    const V q = v_div(x, d), inverse = v_div(FG_C(one), d);
+    /* q d - x, and not the negative: a zero of x keeps its sign */
+    const V excess = v_fma(q, d_lo, v_fms(q, d, x));
+    const V y = v_fnma(excess, inverse, q);
+    if (near)
+        return y;
+    const V one = FG_C(shifter);
+    return v_mul(y, pow2_ratio(at_least(k_split, one), at_least(k, one)));
+}
+
+static FG_INLINE V signed_clamped(V x, V limit, int near)
+{
+    return near ? x : v_copysign(clamped(v_abs(x), limit, near), x);
+}
+
+static FG_INLINE V FG_NAME(silu)(V x, int near)
+{
+    const V limit = FG_C(silu_limit);
+    const V c = signed_clamped(x, limit, near);
+    const pair a = {v_neg(c), FG_C(zero)};
+    const V y = times_sigmoid(c, exponent(a.hi), a, near);
+    return near ? y : unclamped(x, limit, y);
+}
+
+/* w = 1.702 x */
+static FG_INLINE V FG_NAME(gelu_sigmoid)(V x, int near)
+{
+    const V limit = FG_C(gelu_sigmoid_limit);
+    const V c = signed_clamped(x, limit, near);
+    pair a = two_product(c, FG_C(minus_sigmoid_factor_hi));
+    a.lo = v_fma(c, FG_C(minus_sigmoid_factor_lo), a.lo);
+    const V k = v_fma(c, FG_C(minus_sigmoid_factor_log2e), FG_C(shifter));
+    const V y = times_sigmoid(c, k, a, near);
+    return near ? y : unclamped(x, limit, y);
+}
+
+/* w = x (A + B x^2), A = 2 sqrt(2/pi), B = 0.044715 A. A = top + rest with a top short
+ * enough for p.hi - top to be exact. */
+static FG_INLINE V FG_NAME(gelu_tanh)(V x, int near)
+{
+    const V limit = FG_C(gelu_tanh_limit);
+    const V c = signed_clamped(x, limit, near);
+    const pair b = {FG_C(tanh_cubic_hi), FG_C(tanh_cubic_lo)};
+    const V top = FG_C(tanh_linear_top);
+    const pair u = two_product(c, c);
+    pair p;
+    p.hi = v_fma(b.hi, u.hi, top);
+    p.lo = v_fms(b.hi, u.hi, v_sub(p.hi, top));
+    p.lo = v_add(p.lo, v_fma(b.lo, u.hi, v_fma(b.hi, u.lo, FG_C(tanh_linear_rest))));
+    const V minus_c = v_neg(c);
+    pair a = two_product(minus_c, p.hi);
+    a.lo = v_fma(minus_c, p.lo, a.lo);
+    const V y = times_sigmoid(c, exponent(a.hi), a, near);
+    return near ? y : unclamped(x, limit, y);
+}
+
+/* ---- slopes ----------------------------------------------------------------- */
+
+/* P = 2^n p, p rounded. */
+typedef struct tail {
+    V p, k;
+} tail;
+
+static FG_INLINE tail FG_NAME(gelu_tail)(V t)
 {
     const V half_t = v_mul(t, FG_C(half));
-    const exponential e = exp_reduced(two_product(v_neg(half_t), t));
+    const pair a = two_product(v_neg(half_t), t);
+    const exponential e = exp_reduced(exponent(a.hi), a.hi, a.lo);
     const V g = v_div(FG_POLY(t, gelu_grad_num), FG_POLY(t, gelu_grad_den));
     const pair b = distance(FG_C(gelu_half_zero_hi), FG_C(gelu_half_zero_lo), half_t);
-    return gaussian(b, g, e);
-}
-
-/* s(a) = E/(1 + E), E = exp(a), for a = -w(t) <= 0. */
-static FG_INLINE scaled sigmoid_core(pair a)
-{
-    const exponential e = exp_reduced(a);
-    const pair s = fast_two_sum(e.s, e.rest);
-    const V scale = pow2(at_least(e.k, FG_C(split)), FG_C(shifter));
-    pair d = fast_two_sum(FG_C(one), v_mul(s.hi, scale));
-    d.lo = v_fma(s.lo, scale, d.lo);
-    const pair r = quotient(s, d);
-    scaled p = {r.hi, r.lo, e.k};
-    return p;
+    const pair m = gaussian(b, g, e);
+    const tail r = {v_add(m.hi, m.lo), e.k};
+    return r;
 }
 
 /* E (1 + E - t w') / (1 + E)^2. With w0 = w(t0), E0 = exp(-w0), 1 + E0 = t0 w'(t0),
- * a = w0 - w and c = t0 w'(t0) - t w'(t), the middle factor is c + E0 expm1(a): both terms have
- * the sign of t0 - t and vanish there, so that nothing cancels. */
-static FG_INLINE scaled sigmoid_grad_core(pair a, pair c, pair e0)
+ * a = w0 - w and c = t0 w'(t0) - t w'(t), the middle factor is c + E0 expm1(a): both terms
+ * have the sign of t0 - t and vanish there, so that nothing cancels. */
+static FG_INLINE tail sigmoid_tail(pair a, pair c, pair e0, int near)
 {
-    const exponential e = exp_reduced(a);
-    const V scale = pow2(at_least(e.k, FG_C(split)), FG_C(shifter));
+    const exponential e = exp_reduced(exponent(a.hi), a.hi, a.lo);
+    const V scale = pow2(near ? e.k : at_least(e.k, FG_C(split)));
     /* expm1(a) = (2^n - 1) + 2^n f + 2^n tail */
     pair x = fast_two_sum(v_sub(scale, FG_C(one)), v_mul(scale, e.f));
     x.lo = v_fma(scale, e.tail, x.lo);
@@ -205,61 +322,30 @@ static FG_INLINE scaled sigmoid_grad_core(pair a, pair c, pair e0)
     const pair s = product(e0, fast_two_sum(e.s, e.rest));
     pair d = fast_two_sum(FG_C(one), v_mul(s.hi, scale));
     d.lo = v_fma(s.lo, scale, d.lo);
-    const pair r = quotient(product(s, z), product(d, d));
-    scaled p = {r.hi, r.lo, e.k};
-    return p;
+    const tail r = {quotient(product(s, z), product(d, d)), e.k};
+    return r;
 }
 
-static FG_INLINE scaled FG_NAME(silu_core)(V t)
-{
-    const pair a = {v_neg(t), FG_C(zero)};
-    return sigmoid_core(a);
-}
-
-static FG_INLINE scaled FG_NAME(silu_grad_core)(V t)
+static FG_INLINE tail FG_NAME(silu_tail)(V t, int near)
 {
     const pair e0 = {FG_C(silu_exp_zero_hi), FG_C(silu_exp_zero_lo)};
     const pair a = distance(FG_C(silu_zero_hi), FG_C(silu_zero_lo), t);
-    return sigmoid_grad_core(a, a, e0);
+    return sigmoid_tail(a, a, e0, near);
 }
 
-/* w = 1.702 t */
-static FG_INLINE scaled FG_NAME(gelu_sigmoid_core)(V t)
-{
-    const V minus_t = v_neg(t);
-    pair a = two_product(minus_t, FG_C(sigmoid_factor_hi));
-    a.lo = v_fma(minus_t, FG_C(sigmoid_factor_lo), a.lo);
-    return sigmoid_core(a);
-}
-
-static FG_INLINE scaled FG_NAME(gelu_sigmoid_grad_core)(V t)
+static FG_INLINE tail FG_NAME(gelu_sigmoid_tail)(V t, int near)
 {
     const pair e0 = {FG_C(silu_exp_zero_hi), FG_C(silu_exp_zero_lo)};
-    const pair factor = {FG_C(sigmoid_factor_hi), FG_C(sigmoid_factor_lo)};
+    const pair minus_factor = {FG_C(minus_sigmoid_factor_hi), FG_C(minus_sigmoid_factor_lo)};
     const pair d = distance(FG_C(gelu_sigmoid_zero_hi), FG_C(gelu_sigmoid_zero_lo), t);
-    const pair a = product(d, factor);
-    return sigmoid_grad_core(a, a, e0);
-}
-
-/* w = t (A + B t^2), A = 2 sqrt(2/pi), B = 0.044715 A. A = top + rest with a top short
- * enough for p.hi - top to be exact. */
-static FG_INLINE scaled FG_NAME(gelu_tanh_core)(V t)
-{
-    const pair b = {FG_C(tanh_cubic_hi), FG_C(tanh_cubic_lo)};
-    const pair u = two_product(t, t);
-    pair p;
-    p.hi = v_fma(b.hi, u.hi, FG_C(tanh_linear_top));
-    p.lo = v_fms(b.hi, u.hi, v_sub(p.hi, FG_C(tanh_linear_top)));
-    const V low = v_fma(b.lo, u.hi, v_fma(b.hi, u.lo, FG_C(tanh_linear_rest)));
-    const V minus_t = v_neg(t);
-    pair a = two_product(minus_t, p.hi);
-    a.lo = v_fma(minus_t, v_add(p.lo, low), a.lo);
-    return sigmoid_core(a);
+    const pair minus_d = {v_neg(d.hi), v_neg(d.lo)};
+    const pair a = product(minus_d, minus_factor);
+    return sigmoid_tail(a, a, e0, near);
 }
 
 /* With m = t^2 + t t0 + t0^2: w0 - w = (t0 - t)(A + B m), and
  * t0 w'(t0) - t w'(t) = (t0 - t)(A + 3 B m). */
-static FG_INLINE scaled FG_NAME(gelu_tanh_grad_core)(V t)
+static FG_INLINE tail FG_NAME(gelu_tanh_tail)(V t, int near)
 {
     const pair b = {FG_C(tanh_cubic_hi), FG_C(tanh_cubic_lo)};
     const pair t0 = {FG_C(gelu_tanh_zero_hi), FG_C(gelu_tanh_zero_lo)};
@@ -273,97 +359,52 @@ static FG_INLINE scaled FG_NAME(gelu_tanh_grad_core)(V t)
     m = two_sum(m.hi, FG_C(tanh_zero_square_hi));
     m.lo = v_add(m.lo, m_lo);
     const pair bm = product(b, m);
-    const V linear = FG_C(tanh_linear_top), linear_rest = FG_C(tanh_linear_rest);
-    pair p = two_sum(linear, bm.hi);
-    p.lo = v_add(p.lo, v_add(bm.lo, linear_rest));
+    pair p = two_sum(FG_C(tanh_linear_top), bm.hi);
+    p.lo = v_add(p.lo, v_add(bm.lo, FG_C(tanh_linear_rest)));
     pair q = two_sum(p.hi, v_add(bm.hi, bm.hi));
     q.lo = v_add(q.lo, v_add(p.lo, v_add(bm.lo, bm.lo)));
-    return sigmoid_grad_core(product(d, p), product(d, q), e0);
+    return sigmoid_tail(product(d, p), product(d, q), e0, near);
 }
 
-/* ---- from the core P(t) to the result ------------------------------------ */
-
-/* 2^n is split in two normal numbers, 2^max(n, N) and the rest, which multiplies last, so
- * that a result is rounded to subnormal precision once. N is -100 in f32, -900 in f64:
- * below it P is lost beside 1 anyway. */
-typedef struct sides {
-    pair below, above; /* P * 2^(max(n, N) - n), 1 - P * 2^n */
-    V last;            /* what below still lacks */
-} sides;
-
-static FG_INLINE sides both_sides(scaled p)
+static FG_INLINE V finish_slope(V x, tail r, int near)
 {
-    sides r;
-    const V k = at_least(p.k, FG_C(split));
-    const V scale = pow2(k, FG_C(shifter));
-    r.below.hi = v_mul(p.hi, scale);
-    r.below.lo = v_mul(p.lo, scale);
-    r.above.hi = v_sub(FG_C(one), r.below.hi);
-    r.above.lo = v_sub(v_sub(v_sub(FG_C(one), r.above.hi), r.below.hi), r.below.lo);
-    r.last = pow2(p.k, k);
-    return r;
+    const V k = near ? r.k : at_least(r.k, FG_C(split));
+    const V p = v_mul(r.p, pow2(k));
+    const V below = near ? p : v_mul(p, pow2_ratio(r.k, k));
+    return v_select_negative(x, below, v_sub(FG_C(one), p));
 }
 
-static FG_INLINE V finish_value(V x, V t, scaled p)
+/* dy * slope. Slopes down to 2^-290 (2^-2140 in f64) count, since dy may be as large as
+ * 2^128 (2^1024): what 2^n lacks goes with dy, in two normal factors. The slope at -inf is
+ * -0, not just small: it makes NaN of an infinite dy. */
+static FG_INLINE V finish_backward(V dy, V x, tail r, int near)
 {
-    const sides g = both_sides(p);
-    const V minus_t = v_neg(t);
-    /* t is clamped: at -inf x itself would give NaN, at +inf its product with a low part */
-    const V a = v_select_negative(x, minus_t, x);
-    const V b = v_select_negative(x, minus_t, t);
-    const V hi = v_select_negative(x, g.below.hi, g.above.hi);
-    const V lo = v_select_negative(x, g.below.lo, g.above.lo);
-    const V y = v_fma(a, hi, v_mul(b, lo));
-    return v_select_negative(x, v_mul(y, g.last), y);
+    const V k = near ? r.k : at_least(r.k, FG_C(split));
+    const V p = v_mul(r.p, pow2(k));
+    const V above = v_sub(FG_C(one), p);
+    if (near)
+        return v_mul(dy, v_select_negative(x, p, above));
+    const V k1 = at_least(r.k, FG_C(split_twice));
+    const V scaled_dy = v_mul(v_mul(dy, pow2_ratio(k1, k)), pow2_ratio(r.k, k1));
+    const V below = v_select_infinite(x, FG_C(minus_zero), p);
+    return v_mul(v_select_negative(x, scaled_dy, dy), v_select_negative(x, below, above));
 }
 
-static FG_INLINE V finish_slope(V x, scaled p)
-{
-    const sides g = both_sides(p);
-    return v_select_negative(x, v_mul(v_add(g.below.hi, g.below.lo), g.last),
-                             v_add(g.above.hi, g.above.lo));
-}
-
-/* Here slopes down to 2^-290 (2^-2140 in f64) count, since dy may be as large as 2^128
- * (2^1024), and dy may be tiny too: the rest of 2^n goes with dy, in two normal factors. */
-static FG_INLINE V finish_backward(V dy, V x, scaled p)
-{
-    const sides g = both_sides(p);
-    const V k1 = at_least(p.k, FG_C(split_twice)), k2 = at_least(p.k, FG_C(split));
-    const V below = v_mul(v_mul(dy, pow2(k1, k2)), pow2(p.k, k1));
-    const V a = v_select_negative(x, below, dy);
-    /* inf * lo would be NaN */
-    const V b = v_copysign(v_min_magnitude(v_abs(a), FG_C(largest)), a);
-    /* the slope at -inf is -0, not just small */
-    const V zero = FG_C(minus_zero);
-    const V hi = v_select_negative(x, v_select_infinite(x, zero, g.below.hi), g.above.hi);
-    const V lo = v_select_negative(x, v_select_infinite(x, zero, g.below.lo), g.above.lo);
-    /* where a*hi is a zero, b*lo may be one of the other sign */
-    return v_copysign(v_fma(a, hi, v_mul(b, lo)), v_mul(a, hi));
-}
-
-/* ---- the registered functions -------------------------------------------- */
-
-#define FG_FORM(form)                                                               \
-    static FG_INLINE V FG_NAME(form)(V x)                                           \
-    {                                                                               \
-        const V t = v_min_magnitude(v_abs(x), FG_C(form##_limit));                  \
-        return finish_value(x, t, FG_NAME(form##_core)(t));                \
-    }                                                                               \
-    static FG_INLINE V FG_NAME(form##_grad)(V x)                                    \
-    {                                                                               \
-        const V t = v_min_magnitude(v_abs(x), FG_C(form##_limit));                  \
-        return finish_slope(x, FG_NAME(form##_grad_core)(t));              \
-    }                                                                               \
-    static FG_INLINE V FG_NAME(form##_backward)(V dy, V x)                          \
-    {                                                                               \
-        const V t = v_min_magnitude(v_abs(x), FG_C(form##_backward_limit));         \
-        return finish_backward(dy, x, FG_NAME(form##_grad_core)(t));       \
+#define FG_SLOPE(form, call)                                                            \
+    static FG_INLINE V FG_NAME(form##_grad)(V x, int near)                              \
+    {                                                                                   \
+        const V t = clamped(v_abs(x), FG_C(form##_limit), near);                        \
+        return finish_slope(x, call, near);                                             \
+    }                                                                                   \
+    static FG_INLINE V FG_NAME(form##_backward)(V dy, V x, int near)                    \
+    {                                                                                   \
+        const V t = clamped(v_abs(x), FG_C(form##_backward_limit), near);               \
+        return finish_backward(dy, x, call, near);                                      \
     }
 
-FG_FORM(gelu)
-FG_FORM(gelu_tanh)
-FG_FORM(gelu_sigmoid)
-FG_FORM(silu)
+FG_SLOPE(gelu, FG_NAME(gelu_tail)(t))
+FG_SLOPE(gelu_tanh, FG_NAME(gelu_tanh_tail)(t, near))
+FG_SLOPE(gelu_sigmoid, FG_NAME(gelu_sigmoid_tail)(t, near))
+FG_SLOPE(silu, FG_NAME(silu_tail)(t, near))
 
-#undef FG_FORM
+#undef FG_SLOPE

@@ -58,7 +58,8 @@ enum {
     LEAF1_AVX = 1 << 28,
     LEAF1_F16C = 1 << 29,
     LEAF7_AVX2 = 1 << 5,
-    XCR0_SSE_AVX = 0x6 /* the system saves xmm and the upper half of ymm */
+    XCR0_SSE_AVX = 0x6,      /* the system saves xmm and the upper half of ymm */
+    XCR0_SSE_AVX_512 = 0xe6, /* ... and k0-k7, the upper half of zmm, zmm16-zmm31 */
 };
 
 static int has_all(uint64_t bits, uint64_t wanted)
@@ -71,6 +72,27 @@ int fg_cpu_has_avx2(const fg_cpuid *cpu)
     return cpu->max_leaf >= 7 &&
            has_all(cpu->leaf1_ecx, LEAF1_FMA | LEAF1_OSXSAVE | LEAF1_AVX | LEAF1_F16C) &&
            has_all(cpu->leaf7_ebx, LEAF7_AVX2) && has_all(cpu->xcr0, XCR0_SSE_AVX);
+}
+
+int fg_cpu_has_avx512(const fg_cpuid *cpu)
+{
+#ifdef FG_EMULATE_AVX512 /* tests only: the target is built on SIMDe and runs on AVX2 */
+    return fg_cpu_has_avx2(cpu);
+#else
+    const uint32_t f = 1u << 16, dq = 1u << 17, bw = 1u << 30, vl = 1u << 31;
+    return fg_cpu_has_avx2(cpu) && has_all(cpu->leaf7_ebx, f | dq | bw | vl) &&
+           has_all(cpu->xcr0, XCR0_SSE_AVX_512);
+#endif
+}
+
+int fg_cpu_has_neon(const fg_cpuid *cpu)
+{
+    (void)cpu;
+#if defined(__aarch64__) || defined(_M_ARM64)
+    return 1; /* part of the base */
+#else
+    return 0;
+#endif
 }
 
 int fg_cpu_has_scalar(const fg_cpuid *cpu)

@@ -18,7 +18,9 @@ typedef struct fg_cpuid {
 fg_cpuid fg_cpuid_read(void);
 
 /* Whether a machine with these registers can run a target. */
+int fg_cpu_has_avx512(const fg_cpuid *cpu);
 int fg_cpu_has_avx2(const fg_cpuid *cpu);
+int fg_cpu_has_neon(const fg_cpuid *cpu);
 int fg_cpu_has_scalar(const fg_cpuid *cpu);
 
 #endif

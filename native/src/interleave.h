@@ -46,6 +46,18 @@
     {                                                                           \
         FG_EACH u_store_##dtype(p + r * FG_REGISTER_LANES_##dtype, a.in[r]);    \
     }                                                                           \
+    static FG_INLINE int v_all_within_##dtype(V_##dtype a, V_##dtype limit)      \
+    {                                                                           \
+        int all = 1;                                                            \
+        FG_EACH all &= u_all_within_##dtype(a.in[r], limit.in[r]);              \
+        return all;                                                             \
+    }                                                                           \
+    static FG_INLINE V_##dtype v_select_above_##dtype(V_##dtype t, V_##dtype limit, V_##dtype a, \
+                                                      V_##dtype b)              \
+    {                                                                           \
+        FG_EACH a.in[r] = u_select_above_##dtype(t.in[r], limit.in[r], a.in[r], b.in[r]); \
+        return a;                                                               \
+    }                                                                           \
     static FG_INLINE V_##dtype v_set_##dtype(fg_##dtype c)                      \
     {                                                                           \
         V_##dtype a;                                                            \
@@ -72,13 +84,13 @@
     FG_INTERLEAVE_2(dtype, i_add, j_add, I)                                     \
     FG_INTERLEAVE_2(dtype, i_sub, j_sub, I)                                     \
     FG_INTERLEAVE_2(dtype, i_max, j_max, I)                                     \
+    FG_INTERLEAVE_2(dtype, i_min, j_min, I)                                     \
     FG_INTERLEAVE_1(dtype, v_abs, u_abs)                                        \
     FG_INTERLEAVE_1(dtype, v_neg, u_neg)                                        \
     FG_INTERLEAVE_2(dtype, v_add, u_add, V)                                     \
     FG_INTERLEAVE_2(dtype, v_sub, u_sub, V)                                     \
     FG_INTERLEAVE_2(dtype, v_mul, u_mul, V)                                     \
     FG_INTERLEAVE_2(dtype, v_div, u_div, V)                                     \
-    FG_INTERLEAVE_2(dtype, v_min_magnitude, u_min_magnitude, V)                 \
     FG_INTERLEAVE_2(dtype, v_copysign, u_copysign, V)                           \
     FG_INTERLEAVE_3(dtype, v_fma, u_fma)                                        \
     FG_INTERLEAVE_3(dtype, v_fnma, u_fnma)                                      \

@@ -70,9 +70,13 @@ static FG_INLINE U_f32 u_neg_f32(U_f32 a)
 {
     return _mm256_xor_ps(_mm256_set1_ps(-0.0f), a);
 }
-static FG_INLINE U_f32 u_min_magnitude_f32(U_f32 a, U_f32 b)
+static FG_INLINE U_f32 u_select_above_f32(U_f32 t, U_f32 limit, U_f32 a, U_f32 b)
 {
-    return _mm256_blendv_ps(a, b, _mm256_cmp_ps(a, b, _CMP_GT_OQ));
+    return _mm256_blendv_ps(b, a, _mm256_cmp_ps(t, limit, _CMP_GT_OQ));
+}
+static FG_INLINE int u_all_within_f32(U_f32 a, U_f32 limit)
+{
+    return _mm256_movemask_ps(_mm256_cmp_ps(u_abs_f32(a), limit, _CMP_LE_OQ)) == 0xff;
 }
 static FG_INLINE U_f32 u_select_negative_f32(U_f32 s, U_f32 a, U_f32 b)
 {
@@ -108,6 +112,10 @@ static FG_INLINE J_f32 j_sub_f32(J_f32 a, J_f32 b)
 static FG_INLINE J_f32 j_max_f32(J_f32 a, J_f32 b)
 {
     return _mm256_max_epi32(a, b);
+}
+static FG_INLINE J_f32 j_min_f32(J_f32 a, J_f32 b)
+{
+    return _mm256_min_epi32(a, b);
 }
 static FG_INLINE J_f32 j_to_exponent_f32(J_f32 a)
 {
@@ -168,9 +176,13 @@ static FG_INLINE U_f64 u_neg_f64(U_f64 a)
 {
     return _mm256_xor_pd(_mm256_set1_pd(-0.0), a);
 }
-static FG_INLINE U_f64 u_min_magnitude_f64(U_f64 a, U_f64 b)
+static FG_INLINE U_f64 u_select_above_f64(U_f64 t, U_f64 limit, U_f64 a, U_f64 b)
 {
-    return _mm256_blendv_pd(a, b, _mm256_cmp_pd(a, b, _CMP_GT_OQ));
+    return _mm256_blendv_pd(b, a, _mm256_cmp_pd(t, limit, _CMP_GT_OQ));
+}
+static FG_INLINE int u_all_within_f64(U_f64 a, U_f64 limit)
+{
+    return _mm256_movemask_pd(_mm256_cmp_pd(u_abs_f64(a), limit, _CMP_LE_OQ)) == 0xf;
 }
 static FG_INLINE U_f64 u_select_negative_f64(U_f64 s, U_f64 a, U_f64 b)
 {
@@ -206,6 +218,10 @@ static FG_INLINE J_f64 j_sub_f64(J_f64 a, J_f64 b)
 static FG_INLINE J_f64 j_max_f64(J_f64 a, J_f64 b)
 {
     return _mm256_blendv_epi8(b, a, _mm256_cmpgt_epi64(a, b));
+}
+static FG_INLINE J_f64 j_min_f64(J_f64 a, J_f64 b)
+{
+    return _mm256_blendv_epi8(a, b, _mm256_cmpgt_epi64(a, b));
 }
 static FG_INLINE J_f64 j_to_exponent_f64(J_f64 a)
 {

@@ -77,6 +77,10 @@
     {                                                                                   \
         return a > b ? a : b;                                                           \
     }                                                                                   \
+    static FG_INLINE J_##dtype j_min_##dtype(J_##dtype a, J_##dtype b)                  \
+    {                                                                                   \
+        return a < b ? a : b;                                                           \
+    }                                                                                   \
     static FG_INLINE J_##dtype j_to_exponent_##dtype(J_##dtype a)                       \
     {                                                                                   \
         return (J_##dtype)((unsigned_integer)a << (mantissa_bits));                     \
@@ -89,9 +93,14 @@
     {                                                                                   \
         return -a;                                                                      \
     }                                                                                   \
-    static FG_INLINE U_##dtype u_min_magnitude_##dtype(U_##dtype a, U_##dtype b)        \
+    static FG_INLINE U_##dtype u_select_above_##dtype(U_##dtype t, U_##dtype limit,     \
+                                                      U_##dtype a, U_##dtype b)         \
     {                                                                                   \
-        return isgreater(a, b) ? b : a;                                                 \
+        return isgreater(t, limit) ? a : b;                                             \
+    }                                                                                   \
+    static FG_INLINE int u_all_within_##dtype(U_##dtype a, U_##dtype limit)             \
+    {                                                                                   \
+        return islessequal(u_abs_##dtype(a), limit);                                    \
     }                                                                                   \
     static FG_INLINE U_##dtype u_select_negative_##dtype(U_##dtype s, U_##dtype a,      \
                                                          U_##dtype b)                   \

@@ -12,12 +12,14 @@
  *   v_fnma(a, b, c)  c - a*b              rounded once
  *   v_fms(a, b, c)   a*b - c              rounded once
  *   v_abs v_neg                           sign bit only
- *   v_min_magnitude(a, b)                 a, b >= 0; NaN comes through; a quiet one raises no flag
+ *   v_select_above(t, limit, a, b)        a where t > limit, else b (and where t is NaN); no
+ *                                         flag is raised for a quiet NaN
+ *   v_all_within(x, limit)                an int: whether |x| <= limit in every lane; likewise
  *   v_select_negative(s, a, b)            a where the sign bit of s is set, else b
  *   v_copysign(a, s)                      magnitude of a, sign of s
  *   v_select_infinite(s, a, b)            a where s is infinite, else b
  *   v_bits(a) v_real(i)                   the same bits as integers, as reals
- *   i_add i_sub i_max                     modulo 2^32 or 2^64; signed order
+ *   i_add i_sub i_max i_min                   modulo 2^32 or 2^64; signed order
  *   i_to_exponent(i)                      shifted left by the width of the mantissa field
  *
  * Nothing else may be used: that is what makes the bits the same everywhere. */
@@ -44,38 +46,44 @@
 #define v_fms FG_NAME(v_fms)
 #define v_abs FG_NAME(v_abs)
 #define v_neg FG_NAME(v_neg)
-#define v_min_magnitude FG_NAME(v_min_magnitude)
+#define v_select_above FG_NAME(v_select_above)
+#define v_all_within FG_NAME(v_all_within)
 #define v_select_negative FG_NAME(v_select_negative)
 #define v_bits FG_NAME(v_bits)
 #define v_real FG_NAME(v_real)
 #define i_add FG_NAME(i_add)
 #define i_sub FG_NAME(i_sub)
 #define i_max FG_NAME(i_max)
+#define i_min FG_NAME(i_min)
 #define v_copysign FG_NAME(v_copysign)
 #define v_select_infinite FG_NAME(v_select_infinite)
 #define i_to_exponent FG_NAME(i_to_exponent)
 
 /* types and functions of algorithms.h */
-#define at_least FG_NAME(at_least)
-#define distance FG_NAME(distance)
-#define exp_reduced FG_NAME(exp_reduced)
-#define exponential FG_NAME(exponential)
-#define fast_two_sum FG_NAME(fast_two_sum)
-#define finish_backward FG_NAME(finish_backward)
-#define finish_slope FG_NAME(finish_slope)
-#define finish_value FG_NAME(finish_value)
-#define gaussian FG_NAME(gaussian)
-#define horner FG_NAME(horner)
-#define both_sides FG_NAME(both_sides)
-#define sides FG_NAME(sides)
 #define pair FG_NAME(pair)
-#define pow2 FG_NAME(pow2)
+#define exponential FG_NAME(exponential)
+#define tail FG_NAME(tail)
+#define horner FG_NAME(horner)
+#define fast_two_sum FG_NAME(fast_two_sum)
+#define two_sum FG_NAME(two_sum)
+#define two_product FG_NAME(two_product)
 #define product FG_NAME(product)
 #define quotient FG_NAME(quotient)
-#define scaled FG_NAME(scaled)
-#define sigmoid_core FG_NAME(sigmoid_core)
-#define sigmoid_grad_core FG_NAME(sigmoid_grad_core)
-#define two_product FG_NAME(two_product)
-#define two_sum FG_NAME(two_sum)
+#define distance FG_NAME(distance)
+#define pow2 FG_NAME(pow2)
+#define pow2_ratio FG_NAME(pow2_ratio)
+#define at_least FG_NAME(at_least)
+#define at_most FG_NAME(at_most)
+#define exp_high FG_NAME(exp_high)
+#define exponent FG_NAME(exponent)
+#define exp_reduced FG_NAME(exp_reduced)
+#define gaussian FG_NAME(gaussian)
+#define clamped FG_NAME(clamped)
+#define unclamped FG_NAME(unclamped)
+#define signed_clamped FG_NAME(signed_clamped)
+#define times_sigmoid FG_NAME(times_sigmoid)
+#define sigmoid_tail FG_NAME(sigmoid_tail)
+#define finish_slope FG_NAME(finish_slope)
+#define finish_backward FG_NAME(finish_backward)
 
 #endif

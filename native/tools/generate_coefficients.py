@@ -29,6 +29,8 @@ class Format:
 
     def __init__(self, name, precision, emax, suffix):
         self.name, self.precision, self.emax, self.suffix = name, precision, emax, suffix
+        # powers of two beyond 2^-split or 2^split are applied in steps
+        self.split = 100 if precision == 24 else 900
 
     def round(self, value, bits=None):
         """value rounded to the format, or to fewer bits."""
@@ -85,14 +87,25 @@ def zeros():
 
 
 def limits(fmt):
-    """t beyond which -t gives -0 (value, slope), and t for slopes that a large dy can lift."""
-    low = fmt.emax + fmt.precision + 2  # 2^-low is below half of the smallest subnormal
+    """Where the exponential reaches 2^-bits, by form.
+
+    limit: beyond it -t gives -0 (value, slope), with room for a factor t w' beside the
+    exponential; backward_limit: likewise for slopes that a large dy can lift; near: up to it
+    no power of two needs a second step.
+    """
+    low = fmt.emax + fmt.precision + 10
     out = {}
-    for name, bits in (("limit", low), ("backward_limit", low + fmt.emax + 1)):
-        bits = (bits + 8) * mp.log(2)  # a factor t w' beside the exponential, with room
-        out[f"gelu_{name}"] = mp.sqrt(2 * bits)
+    for kind, bits in (
+        ("limit", low),
+        ("backward_limit", low + fmt.emax + 1),
+        ("near", fmt.split - 1),
+        ("grad_near", fmt.split - 3),  # there the exponential is taken about the zero
+        ("backward_near", fmt.split - 3),
+    ):
+        a = bits * mp.log(2)
+        out[f"gelu_{kind}"] = mp.sqrt(2 * a)
         for form, (w, _) in exponents().items():
-            out[f"{form}_{name}"] = solve(lambda t: w(t) - bits, 10 if form == "gelu_tanh" else bits)
+            out[f"{form}_{kind}"] = solve(lambda t: w(t) - a, 10 if form == "gelu_tanh" else a)
     return out
 
 
@@ -159,9 +172,11 @@ def constants(fmt):
     c = {"minus_zero": "-0.0", "zero": 0, "one": 1, "half": mp.mpf("0.5"), "minus_half": mp.mpf("-0.5")}
     c["largest"] = (2 - mp.mpf(2) ** (1 - fmt.precision)) * mp.mpf(2) ** fmt.emax
     c["log2e"] = 1 / mp.log(2)
-    shifter = mp.mpf(3) * mp.mpf(2) ** (fmt.precision - 2)
-    split = -100 if fmt is F32 else -900
-    c["shifter"], c["split"], c["split_twice"] = shifter, shifter + split, shifter + 2 * split
+    # the bias makes the low bits of k = n + shifter the exponent field of 2^n
+    shifter = mp.mpf(3) * mp.mpf(2) ** (fmt.precision - 2) + fmt.emax
+    split = fmt.split
+    c["shifter"], c["split"], c["split_twice"] = shifter, shifter - split, shifter - 2 * split
+    c["split_above"] = shifter + split
 
     def pair(name, value):
         c[name + "_hi"] = fmt.round(value)
@@ -175,7 +190,8 @@ def constants(fmt):
     # exp(-w) at the zero: it is the same number for silu and gelu_sigmoid
     pair("silu_exp_zero", mp.exp(-z["silu"]))
     pair("gelu_tanh_exp_zero", mp.exp(-exponents()["gelu_tanh"][0](z["gelu_tanh"])))
-    pair("sigmoid_factor", C)
+    pair("minus_sigmoid_factor", -C)
+    c["minus_sigmoid_factor_log2e"] = -C / mp.log(2)
     pair("tanh_cubic", B)
     pair("tanh_zero_square", z["gelu_tanh"] ** 2)
     c["tanh_linear_top"] = fmt.round(A, fmt.precision - 6)

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""fastgelu: fast and accurate GELU and SiLU, with slopes and backward passes, as NumPy ufuncs.
+
+    gelu           gelu_grad           gelu_backward             exact: x·Φ(x)
+    gelu_tanh      gelu_tanh_grad      gelu_tanh_backward        tanh approximation
+    gelu_sigmoid   gelu_sigmoid_grad   gelu_sigmoid_backward     sigmoid approximation
+    silu           silu_grad           silu_backward             x·σ(x)
+
+`fastgelu.functional` has the same under the argument order of deep-learning frameworks.
+The environment variable FASTGELU_TARGET forces an instruction set.
+"""
+
+import os
+
+try:
+    import fastgelu._ufuncs as _ufuncs
+except ModuleNotFoundError as error:
+    if error.name != "fastgelu._ufuncs":
+        raise
+    raise ImportError(
+        f"the compiled part of fastgelu is missing from {__path__[0]}. In a source tree: install "
+        "it (pip install .), then start Python from another directory or with the option -P"
+    ) from error
+
+if os.environ.get("FASTGELU_TARGET"):
+    _ufuncs.force_target(os.environ["FASTGELU_TARGET"])
+
+from fastgelu import functional
+from fastgelu._info import Function, functions, max_ulp, show_config, target, targets
+
+__version__ = _ufuncs.version()
+globals().update(_ufuncs.UFUNCS)
+
+del os
+
+__all__ = [
+    *_ufuncs.UFUNCS,
+    "Function",
+    "functional",
+    "functions",
+    "max_ulp",
+    "show_config",
+    "target",
+    "targets",
+]

@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Type stubs. The functions are made from the C library's registry at import.
+from typing import Any, Literal, NamedTuple, overload
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from . import functional as functional
+
+__all__: list[str]
+__version__: str
+
+gelu: np.ufunc
+gelu_grad: np.ufunc
+gelu_backward: np.ufunc
+gelu_tanh: np.ufunc
+gelu_tanh_grad: np.ufunc
+gelu_tanh_backward: np.ufunc
+gelu_sigmoid: np.ufunc
+gelu_sigmoid_grad: np.ufunc
+gelu_sigmoid_backward: np.ufunc
+silu: np.ufunc
+silu_grad: np.ufunc
+silu_backward: np.ufunc
+
+class Function(NamedTuple):
+    name: str
+    dtype: str
+    inputs: int
+    max_ulp: float
+
+def functions() -> tuple[Function, ...]: ...
+def max_ulp(function: str | np.ufunc, dtype: DTypeLike) -> float: ...
+@overload
+def show_config(mode: Literal["stdout"] = "stdout") -> None: ...
+@overload
+def show_config(mode: Literal["dicts"]) -> dict[str, Any]: ...
+def target() -> str: ...
+def targets() -> dict[str, bool]: ...

@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The ufuncs' docstrings (numpydoc), put together from the form, the kind and the registry."""
+
+from fastgelu._dtypes import to_numpy
+
+# For each form: what it is called, its formula, its slope's formula, the zero of its slope, notes
+# and sources.
+FORMS = {
+    "gelu": {
+        "title": "GELU",
+        "value": "x·Φ(x), where Φ(x) = erfc(-x/√2)/2 is the normal distribution function",
+        "slope": "Φ(x) + x·φ(x), where Φ is the normal distribution function and φ its density",
+        "zero": "-0.75179152469356446",
+        "note": "",
+        "sources": ["gelu"],
+    },
+    "gelu_tanh": {
+        "title": "the tanh approximation of GELU",
+        "value": "x·(1 + tanh(√(2/π)·(x + 0.044715·x³)))/2",
+        "slope": "(1 + tanh u)/2 + x·u'·(1 - tanh² u)/2, where u = √(2/π)·(x + 0.044715·x³)",
+        "zero": "-0.75246142207101626",
+        "note": "It differs from the exact form by at most 4.732e-4 (near abs(x) = 2.70).",
+        "sources": ["gelu"],
+    },
+    "gelu_sigmoid": {
+        "title": 'the sigmoid approximation of GELU ("quick")',
+        "value": "x·σ(1.702·x), where σ(v) = 1/(1 + exp(-v))",
+        "slope": "σ(v)·(1 + v·σ(-v)), where v = 1.702·x and σ(v) = 1/(1 + exp(-v))",
+        "zero": "-0.75115425544128895",
+        "note": "It differs from the exact form by at most 0.020335 (near abs(x) = 2.27).",
+        "sources": ["gelu"],
+    },
+    "silu": {
+        "title": "SiLU (swish), the gate of SwiGLU",
+        "value": "x·σ(x), where σ(v) = 1/(1 + exp(-v))",
+        "slope": "σ(x)·(1 + x·σ(-x)), where σ(v) = 1/(1 + exp(-v))",
+        "zero": "-1.2784645427610738",
+        "note": "",
+        "sources": ["silu", "swish"],
+    },
+}
+
+SOURCES = {
+    "gelu": """D. Hendrycks and K. Gimpel, "Gaussian Error Linear Units (GELUs)",
+       arXiv:1606.08415, 2016.""",
+    "silu": """S. Elfwing, E. Uchibe and K. Doya, "Sigmoid-weighted linear units for neural
+       network function approximation in reinforcement learning", Neural Networks 107,
+       3-11, 2018.""",
+    "swish": """P. Ramachandran, B. Zoph and Q. V. Le, "Searching for activation functions",
+       arXiv:1710.05941, 2017.""",
+}
+
+TEMPLATE = """\
+{summary}
+
+{formula}
+
+Parameters
+----------
+{parameters}
+out : ndarray, None, or tuple of ndarray and None, optional
+    Where the result goes; it may be an input itself. Otherwise a new array is made.
+where : array_like, optional
+    Elements where this is false are not computed, and keep the value that `out` has there.
+**kwargs
+    As in every ufunc: `casting`, `order`, `dtype`, `subok`.
+
+Returns
+-------
+{result} : ndarray or scalar
+    {returns}
+
+Notes
+-----
+{dtypes}
+
+Error: {bounds};
+over all inputs, subnormal results included. The truth is the formula above in exact arithmetic,
+with exact constants. One ULP is the spacing of the dtype at the exact result.
+
+Special values: {specials}
+
+{note}{reference_marks}
+
+References
+----------
+{references}
+
+Examples
+--------
+{example}
+"""
+
+SPECIALS = {
+    "": "+inf -> +inf, -inf -> -0.0, ±0 -> ±0, NaN -> NaN. A large negative number goes\nto -0.0.",
+    "_grad": "+inf -> 1, -inf -> -0.0, ±0 -> 0.5, NaN -> NaN. The slope is zero at\n"
+    "x = {zero}, and relative accuracy is kept around it too.",
+    "_backward": "`x1` times the slope, by the rules of IEEE 754; the slope is 1 at +inf,\n"
+    "-0.0 at -inf, 0.5 at ±0, NaN at NaN. It is zero at x2 = {zero}, and relative\n"
+    "accuracy is kept around it too.",
+}
+
+KINDS = {
+    "": {
+        "summary": "{Title}, element by element.",
+        "formula": "The value of {value}.",
+        "parameters": "x : array_like\n    The argument.",
+        "result": "y",
+        "returns": "The value at each element of `x`, of the same shape.",
+    },
+    "_grad": {
+        "summary": "The slope (first derivative) of {title}, element by element.",
+        "formula": "The value of {slope}.",
+        "parameters": "x : array_like\n    The argument.",
+        "result": "y",
+        "returns": "The slope at each element of `x`, of the same shape.",
+    },
+    "_backward": {
+        "summary": "The backward pass of {title}, element by element.",
+        "formula": "The incoming gradient times the slope: ``x1`` times the value, at x = ``x2``, "
+        "of\n{slope}.",
+        "parameters": "x1 : array_like\n    The gradient of the output, dy.\n"
+        "x2 : array_like\n    The argument x of the forward pass. Broadcast against `x1`.",
+        "result": "dx",
+        "returns": "The gradient of the input, of the broadcast shape.",
+    },
+}
+
+
+def split(name):
+    """The form and the kind: "silu_grad" -> ("silu", "_grad")."""
+    for kind in ("_grad", "_backward"):
+        if name.endswith(kind):
+            return name.removesuffix(kind), kind
+    return name, ""
+
+
+def bounds_text(bounds):
+    """{"f32": 2.0, "f64": 2.5} -> "below 2 ULP in float32, below 2.5 ULP in float64"."""
+    return ", ".join(f"below {bound:g} ULP in {to_numpy(dtype)}" for dtype, bound in bounds.items())
+
+
+def docstring(name, bounds):
+    """The docstring of a function, given its bound in ULP for each dtype.
+
+    NumPy puts the signature in front. A form that has no entry in FORMS gets the bounds alone.
+    """
+    form, kind = split(name)
+    if form not in FORMS:
+        return f"{name}, element by element.\n\nError: {bounds_text(bounds)}.\n"
+    texts = {key: text for key, text in FORMS[form].items() if isinstance(text, str)}
+    texts["Title"] = texts["title"][0].upper() + texts["title"][1:]
+    sources = FORMS[form]["sources"]
+    marks = " ".join(f"[{i + 1}]_" for i in range(len(sources)))
+    dtypes = ", ".join(to_numpy(dtype) for dtype in bounds)
+    arguments = "1.0, x" if kind == "_backward" else "x"
+    kind_texts = {key: text.format(**texts) for key, text in KINDS[kind].items()}
+    return TEMPLATE.format(
+        **kind_texts,
+        dtypes=f"dtypes: {dtypes} each give their own; bool and every integer give\nfloat64; "
+        "float16 goes to float32. longdouble, complex, object, str and datetime are a TypeError.",
+        bounds=bounds_text(bounds),
+        specials=SPECIALS[kind].format(**texts),
+        note=texts["note"] + "\n\n" if texts["note"] and not kind else "",
+        reference_marks=f"Sources: {marks}.",
+        references="\n".join(f".. [{i + 1}] {SOURCES[key]}" for i, key in enumerate(sources)),
+        example=f">>> import fastgelu, numpy as np\n>>> x = np.array([-1.0, 0.0, 1.0])\n"
+        f">>> fastgelu.{name}({arguments}).shape\n(3,)",
+    )

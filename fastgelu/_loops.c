@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* _loops.c: the ufuncs' inner loops. Strides are libfastgelu's business; here
+ * integers become float64, and overlapping operands are taken apart, since
+ * NumPy's loops work as if element by element and the kernels do not. */
+#include "_loops.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { BLOCK = 256, MOST_INPUTS = 2 };
+
+/* ---- staged: the inputs go block by block through buffers ----------------- */
+
+/* Copies n elements, step bytes apart, to an array of the kernel's dtype. */
+typedef void fg_fetch(npy_intp n, const char *from, npy_intp step, void *to);
+
+#define FG_FETCH(name, from_type, to_type, convert)                                   \
+    static void fetch_##name(npy_intp n, const char *from, npy_intp step, void *to)   \
+    {                                                                                 \
+        for (npy_intp i = 0; i < n; i++) {                                            \
+            from_type given;                                                          \
+            memcpy(&given, from + i * step, sizeof given);                            \
+            const to_type wanted = convert(given);                                    \
+            memcpy((char *)to + i * (npy_intp)sizeof wanted, &wanted, sizeof wanted); \
+        }                                                                             \
+    }
+
+#define FG_SAME(x) (x)
+#define FG_NUMBER(x) ((double)(x))
+#define FG_TRUTH(x) ((double)((x) != 0)) /* a view of other data may hold any byte */
+
+FG_FETCH(f32, npy_uint32, npy_uint32, FG_SAME) /* as bits: a signalling NaN stays what it is */
+FG_FETCH(f64, npy_uint64, npy_uint64, FG_SAME)
+
+static void staged(const fastgelu_function *f, fg_fetch *fetch, npy_intp size, char *const *args,
+                   npy_intp n, npy_intp const *steps)
+{
+    double buffers[MOST_INPUTS][BLOCK];
+    char *at[MOST_INPUTS + 1];
+    ptrdiff_t strides[MOST_INPUTS + 1];
+    const int out = f->inputs;
+    for (int a = 0; a < out; a++) {
+        at[a] = (char *)buffers[a];
+        strides[a] = size;
+    }
+    strides[out] = steps[out];
+    for (npy_intp done = 0; done < n; done += BLOCK) {
+        const npy_intp m = n - done < BLOCK ? n - done : BLOCK;
+        for (int a = 0; a < out; a++)
+            fetch(m, args[a] + done * steps[a], steps[a], buffers[a]);
+        at[out] = args[out] + done * steps[out];
+        fastgelu_strided(f, (size_t)m, at, strides);
+    }
+}
+
+/* ---- integers -------------------------------------------------------------- */
+
+#define FG_INTEGERS(X)                   \
+    X(BOOL, npy_bool, FG_TRUTH)          \
+    X(BYTE, npy_byte, FG_NUMBER)         \
+    X(UBYTE, npy_ubyte, FG_NUMBER)       \
+    X(SHORT, npy_short, FG_NUMBER)       \
+    X(USHORT, npy_ushort, FG_NUMBER)     \
+    X(INT, npy_int, FG_NUMBER)           \
+    X(UINT, npy_uint, FG_NUMBER)         \
+    X(LONG, npy_long, FG_NUMBER)         \
+    X(ULONG, npy_ulong, FG_NUMBER)       \
+    X(LONGLONG, npy_longlong, FG_NUMBER) \
+    X(ULONGLONG, npy_ulonglong, FG_NUMBER)
+
+#define FG_INTEGER_LOOP(TYPE, ctype, convert)                                               \
+    FG_FETCH(TYPE, ctype, double, convert)                                                  \
+    static void loop_##TYPE(char **args, npy_intp const *dimensions, npy_intp const *steps, \
+                            void *data)                                                     \
+    {                                                                                       \
+        staged(data, fetch_##TYPE, sizeof(double), args, dimensions[0], steps);             \
+    }
+FG_INTEGERS(FG_INTEGER_LOOP)
+
+#define FG_INTEGER_ENTRY(TYPE, ctype, convert) {NPY_##TYPE, loop_##TYPE},
+const fg_integer_loop fg_integer_loops[] = {FG_INTEGERS(FG_INTEGER_ENTRY)};
+const int fg_integer_loop_count = sizeof fg_integer_loops / sizeof fg_integer_loops[0];
+
+/* ---- floats ---------------------------------------------------------------- */
+
+/* How an input shares memory with the output. */
+typedef enum fg_overlap {
+    APART,    /* not at all, or element for element: any order will do */
+    AHEAD,    /* every element is read before it is overwritten: blocks will do */
+    ENTWINED, /* an element may be read after it was written, as in reduce and accumulate */
+} fg_overlap;
+
+static npy_intp gcd(npy_intp a, npy_intp b)
+{
+    while (b) {
+        const npy_intp rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a < 0 ? -a : a;
+}
+
+static fg_overlap overlap(const char *input, npy_intp in_step, const char *output,
+                          npy_intp out_step, npy_intp n, npy_intp size)
+{
+    const intptr_t in = (intptr_t)input, out = (intptr_t)output;
+    const npy_intp in_span = (n - 1) * in_step, out_span = (n - 1) * out_step;
+    if (in == out && in_step == out_step && (in_step >= size || in_step <= -size))
+        return APART;
+    if (in + (in_span > 0 ? in_span : 0) + size <= out + (out_span < 0 ? out_span : 0) ||
+        out + (out_span > 0 ? out_span : 0) + size <= in + (in_span < 0 ? in_span : 0))
+        return APART;
+    /* Interleaved, as the columns of a table and the fields of a record are:
+     * each on its own residues modulo the common step. */
+    const npy_intp common = gcd(in_step, out_step);
+    if (common) {
+        const npy_intp phase = ((in - out) % common + common) % common;
+        if (phase >= size && phase <= common - size)
+            return APART;
+    }
+    if (in_step > 0 && in_step >= out_step && in >= out)
+        return AHEAD;
+    if (in_step < 0 && in_step <= out_step && in <= out)
+        return AHEAD;
+    return ENTWINED;
+}
+
+/* In bytes; the name of a dtype ends in its width in bits. */
+static npy_intp item_size(const fastgelu_function *f)
+{
+    const char *digits = f->dtype;
+    while (*digits > '9')
+        digits++;
+    return atoi(digits) / 8;
+}
+
+static void one_by_one(const fastgelu_function *f, npy_intp size, char *const *args, npy_intp n,
+                       npy_intp const *steps)
+{
+    char *at[MOST_INPUTS + 1];
+    const ptrdiff_t packed[MOST_INPUTS + 1] = {size, size, size};
+    for (npy_intp i = 0; i < n; i++) {
+        for (int a = 0; a <= f->inputs; a++)
+            at[a] = args[a] + i * steps[a];
+        fastgelu_strided(f, 1, at, packed);
+    }
+}
+
+void fg_float_loop(char **args, npy_intp const *dimensions, npy_intp const *steps, void *data)
+{
+    const fastgelu_function *f = data;
+    const npy_intp n = dimensions[0], size = item_size(f);
+    const int out = f->inputs;
+    fg_overlap worst = APART;
+    for (int a = 0; a < out && n > 1; a++) {
+        const fg_overlap found = overlap(args[a], steps[a], args[out], steps[out], n, size);
+        if (found > worst)
+            worst = found;
+    }
+    if (worst == ENTWINED || n == 1) /* steps mean nothing for one element */
+        one_by_one(f, size, args, n, steps);
+    else if (worst == AHEAD)
+        staged(f, size == 4 ? fetch_f32 : fetch_f64, size, args, n, steps);
+    else
+        fastgelu_strided(f, (size_t)n, args, (const ptrdiff_t *)steps);
+}
+
+#define FG_STRING(x) #x
+#define FG_VALUE(x) FG_STRING(x)
+
+const char *fg_compiler(void)
+{
+#if defined(__clang__)
+    return "clang " __clang_version__;
+#elif defined(__GNUC__)
+    return "gcc " __VERSION__;
+#elif defined(_MSC_VER)
+    return "msvc " FG_VALUE(_MSC_VER);
+#else
+    return "unknown";
+#endif
+}

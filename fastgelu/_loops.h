@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* _loops.h: the ufuncs' inner loops, between NumPy and libfastgelu. */
+#ifndef FASTGELU_LOOPS_H
+#define FASTGELU_LOOPS_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include <numpy/ndarraytypes.h>
+
+#include "fastgelu.h"
+
+/* NumPy's PyUFuncGenericFunction. data is the fastgelu_function to call. */
+typedef void fg_loop(char **args, npy_intp const *dimensions, npy_intp const *steps, void *data);
+
+/* float32 and float64: data has the same dtype. */
+fg_loop fg_float_loop;
+
+/* bool and every integer, as float64: data has dtype "f64". */
+typedef struct fg_integer_loop {
+    int type; /* NumPy's type number */
+    fg_loop *loop;
+} fg_integer_loop;
+extern const fg_integer_loop fg_integer_loops[];
+extern const int fg_integer_loop_count;
+
+/* The compiler that built this file, such as "gcc 12.2.0". */
+const char *fg_compiler(void);
+
+#endif

@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Makes a numpy.ufunc of every function in libfastgelu's registry. No numerics here."""
+
+import contextlib
+import os
+
+cimport numpy as cnp
+from libc.stdlib cimport malloc
+
+from fastgelu._docs import docstring
+
+cnp.import_array()
+cnp.import_umath()
+
+
+cdef extern from "fastgelu.h":
+    ctypedef struct fastgelu_function:
+        const char *name
+        const char *dtype
+        int inputs
+        double max_ulp
+
+    enum:
+        FASTGELU_OK
+        FASTGELU_UNKNOWN_TARGET
+
+    const fastgelu_function *fastgelu_function_at(size_t index)
+    double fastgelu_max_ulp(const char *name, const char *dtype)
+    const char *fastgelu_version()
+    const char *fastgelu_target()
+    const char *fastgelu_target_name(size_t index, int *supported)
+    int fastgelu_set_target(const char *name)
+
+
+cdef extern from "_loops.h":
+    ctypedef struct fg_integer_loop:
+        int type
+        cnp.PyUFuncGenericFunction loop
+
+    const fg_integer_loop *fg_integer_loops
+    const int fg_integer_loop_count
+    cnp.PyUFuncGenericFunction fg_float_loop
+    const char *fg_compiler()
+
+
+def target():
+    """The name of the instruction set in use."""
+    return fastgelu_target().decode()
+
+
+def targets():
+    """The instruction sets compiled in, best first, and whether this machine has each."""
+    cdef int supported
+    cdef size_t index = 0
+    result = {}
+    while (name := fastgelu_target_name(index, &supported)) != NULL:
+        result[name.decode()] = bool(supported)
+        index += 1
+    return result
+
+
+def version():
+    """The version of the library."""
+    return fastgelu_version().decode()
+
+
+def compiler():
+    """The compiler that built this module."""
+    return fg_compiler().decode().strip()
+
+
+def max_ulp(name, dtype):
+    """The error bound in ULP of a function ("gelu_grad") and a dtype ("f32")."""
+    cdef double bound = fastgelu_max_ulp(name.encode(), dtype.encode())
+    if bound < 0:
+        raise KeyError((name, dtype))
+    return bound
+
+
+def force_target(name):
+    """Take the instruction set of that name, or raise an ImportError that lists the choices."""
+    cdef int code = fastgelu_set_target(os.fsencode(name))
+    if code != FASTGELU_OK:
+        what = "is unknown" if code == FASTGELU_UNKNOWN_TARGET else "does not run on this machine"
+        choices = ", ".join(
+            choice if supported else f"{choice} (not on this machine)"
+            for choice, supported in targets().items()
+        )
+        raise ImportError(f"FASTGELU_TARGET={name!r} {what}; choose one of: {choices}")
+
+
+cdef dict TYPES = {"f32": cnp.NPY_FLOAT, "f64": cnp.NPY_DOUBLE}
+
+# The strings that the ufuncs point into. Their arrays come from malloc and are never freed either:
+# a ufunc, as a module, lives as long as the process.
+cdef list alive = []
+
+
+cdef make_ufunc(list indices):
+    """The ufunc of one name; indices are the registry's, one for each dtype."""
+    cdef const fastgelu_function *first = fastgelu_function_at(indices[0])
+    cdef int inputs = first.inputs
+    cdef int count = fg_integer_loop_count + <int>len(indices)
+    cdef int loop = 0
+    cdef int i
+    cdef size_t index
+    loops = <cnp.PyUFuncGenericFunction *>malloc(count * sizeof(cnp.PyUFuncGenericFunction))
+    data = <void **>malloc(count * sizeof(void *))
+    if loops == NULL or data == NULL:
+        raise MemoryError
+    by_dtype = {fastgelu_function_at(index).dtype.decode(): index for index in indices}
+    types = bytearray()
+
+    # NumPy takes the first loop that the arguments can be cast to safely. Integers come first, or
+    # the small ones would go to a small float; then the floats, smallest first.
+    for i in range(fg_integer_loop_count):
+        loops[loop] = fg_integer_loops[i].loop
+        index = by_dtype["f64"]
+        data[loop] = <void *>fastgelu_function_at(index)
+        types += bytes([fg_integer_loops[i].type] * inputs + [cnp.NPY_DOUBLE])
+        loop += 1
+    for dtype in sorted(by_dtype, key=lambda dtype: int(dtype.lstrip("bf"))):
+        loops[loop] = fg_float_loop
+        index = by_dtype[dtype]
+        data[loop] = <void *>fastgelu_function_at(index)
+        types += bytes([TYPES[dtype]] * (inputs + 1))
+        loop += 1
+
+    name = first.name.decode()
+    bounds = {dtype: max_ulp(name, dtype) for dtype in by_dtype}
+    strings = (bytes(types), docstring(name, bounds).encode())
+    alive.append(strings)
+    ufunc = cnp.PyUFunc_FromFuncAndData(
+        loops, data, strings[0], count, inputs, 1, cnp.PyUFunc_None, <char *>first.name, strings[1], 0
+    )
+    with contextlib.suppress(AttributeError):  # before NumPy 2.2, pickle searches the modules
+        ufunc.__module__ = "fastgelu"
+        ufunc.__qualname__ = name
+    return ufunc
+
+
+cdef list read_registry():
+    cdef size_t index = 0
+    functions = []
+    while (f := fastgelu_function_at(index)) != NULL:
+        functions.append((f.name.decode(), f.dtype.decode(), f.inputs, f.max_ulp))
+        index += 1
+    return functions
+
+
+# The registry: (name, dtype, inputs, max_ulp), such as ("gelu_backward", "f32", 2, 1.5).
+FUNCTIONS = tuple(read_registry())
+
+# The ufuncs by name, in the registry's order.
+UFUNCS = {}
+for name in dict.fromkeys(function[0] for function in FUNCTIONS):
+    UFUNCS[name] = make_ufunc([i for i in range(len(FUNCTIONS)) if FUNCTIONS[i][0] == name])
+del name

@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* target_avx512.c: x86-64 with AVX-512 F, DQ, BW and VL: 16 floats or 8 doubles. */
+#include "internal.h"
+
+/* an empty file on other processors: builds may compile every file */
+#if defined(__x86_64__) || defined(_M_X64)
+
+#ifdef FG_SIMDE /* tests only: the same text on a machine without AVX-512 */
+#include "simde_avx512.h"
+#else
+#include <immintrin.h>
+#endif
+#include <string.h>
+
+/* after the headers, so that nothing of theirs is compiled for this target */
+#if defined(FG_SIMDE)
+#elif defined(__clang__)
+#pragma clang attribute push(__attribute__((target("avx512f,avx512dq,avx512bw,avx512vl,fma"))), apply_to = function)
+#elif defined(__GNUC__)
+#pragma GCC push_options
+#pragma GCC target("avx512f,avx512dq,avx512bw,avx512vl,fma")
+#endif
+
+#define FG_TARGET_NAME avx512
+#define FG_REGISTERS 2
+
+/* ---- f32 ----------------------------------------------------------------- */
+
+typedef __m512 U_f32;
+typedef __m512i J_f32;
+enum { FG_REGISTER_LANES_f32 = 16 };
+
+static FG_INLINE U_f32 u_load_f32(const float *p)
+{
+    return _mm512_loadu_ps(p);
+}
+static FG_INLINE void u_store_f32(float *p, U_f32 a)
+{
+    _mm512_storeu_ps(p, a);
+}
+static FG_INLINE U_f32 u_set_f32(float c)
+{
+    return _mm512_set1_ps(c);
+}
+static FG_INLINE U_f32 u_add_f32(U_f32 a, U_f32 b)
+{
+    return _mm512_add_ps(a, b);
+}
+static FG_INLINE U_f32 u_sub_f32(U_f32 a, U_f32 b)
+{
+    return _mm512_sub_ps(a, b);
+}
+static FG_INLINE U_f32 u_mul_f32(U_f32 a, U_f32 b)
+{
+    return _mm512_mul_ps(a, b);
+}
+static FG_INLINE U_f32 u_div_f32(U_f32 a, U_f32 b)
+{
+    return _mm512_div_ps(a, b);
+}
+static FG_INLINE U_f32 u_fma_f32(U_f32 a, U_f32 b, U_f32 c)
+{
+    return _mm512_fmadd_ps(a, b, c);
+}
+static FG_INLINE U_f32 u_fnma_f32(U_f32 a, U_f32 b, U_f32 c)
+{
+    return _mm512_fnmadd_ps(a, b, c);
+}
+static FG_INLINE U_f32 u_fms_f32(U_f32 a, U_f32 b, U_f32 c)
+{
+    return _mm512_fmsub_ps(a, b, c);
+}
+static FG_INLINE U_f32 u_abs_f32(U_f32 a)
+{
+    return _mm512_andnot_ps(_mm512_set1_ps(-0.0f), a);
+}
+static FG_INLINE U_f32 u_neg_f32(U_f32 a)
+{
+    return _mm512_xor_ps(_mm512_set1_ps(-0.0f), a);
+}
+static FG_INLINE U_f32 u_select_above_f32(U_f32 t, U_f32 limit, U_f32 a, U_f32 b)
+{
+    return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(t, limit, _CMP_GT_OQ), b, a);
+}
+static FG_INLINE int u_all_within_f32(U_f32 a, U_f32 limit)
+{
+    return _mm512_cmp_ps_mask(u_abs_f32(a), limit, _CMP_LE_OQ) == 0xffff;
+}
+static FG_INLINE U_f32 u_select_negative_f32(U_f32 s, U_f32 a, U_f32 b)
+{
+    return _mm512_mask_blend_ps(_mm512_movepi32_mask(_mm512_castps_si512(s)), b, a);
+}
+static FG_INLINE U_f32 u_copysign_f32(U_f32 a, U_f32 s)
+{
+    const __m512i sign = _mm512_castps_si512(_mm512_set1_ps(-0.0f));
+    const __m512i size = _mm512_castps_si512(a), from = _mm512_castps_si512(s);
+    /* bit by bit: sign ? from : size */
+    return _mm512_castsi512_ps(_mm512_ternarylogic_epi32(sign, from, size, 0xca));
+}
+static FG_INLINE U_f32 u_select_infinite_f32(U_f32 s, U_f32 a, U_f32 b)
+{
+    const __m512i inf = _mm512_set1_epi32(0x7f800000);
+    const __m512i bits = _mm512_castps_si512(u_abs_f32(s));
+    return _mm512_mask_blend_ps(_mm512_cmpeq_epi32_mask(bits, inf), b, a);
+}
+static FG_INLINE J_f32 u_bits_f32(U_f32 a)
+{
+    return _mm512_castps_si512(a);
+}
+static FG_INLINE U_f32 u_real_f32(J_f32 i)
+{
+    return _mm512_castsi512_ps(i);
+}
+static FG_INLINE J_f32 j_add_f32(J_f32 a, J_f32 b)
+{
+    return _mm512_add_epi32(a, b);
+}
+static FG_INLINE J_f32 j_sub_f32(J_f32 a, J_f32 b)
+{
+    return _mm512_sub_epi32(a, b);
+}
+static FG_INLINE J_f32 j_max_f32(J_f32 a, J_f32 b)
+{
+    return _mm512_max_epi32(a, b);
+}
+static FG_INLINE J_f32 j_min_f32(J_f32 a, J_f32 b)
+{
+    return _mm512_min_epi32(a, b);
+}
+static FG_INLINE J_f32 j_to_exponent_f32(J_f32 a)
+{
+    return _mm512_slli_epi32(a, 23);
+}
+
+/* ---- f64 ----------------------------------------------------------------- */
+
+typedef __m512d U_f64;
+typedef __m512i J_f64;
+enum { FG_REGISTER_LANES_f64 = 8 };
+
+static FG_INLINE U_f64 u_load_f64(const double *p)
+{
+    return _mm512_loadu_pd(p);
+}
+static FG_INLINE void u_store_f64(double *p, U_f64 a)
+{
+    _mm512_storeu_pd(p, a);
+}
+static FG_INLINE U_f64 u_set_f64(double c)
+{
+    return _mm512_set1_pd(c);
+}
+static FG_INLINE U_f64 u_add_f64(U_f64 a, U_f64 b)
+{
+    return _mm512_add_pd(a, b);
+}
+static FG_INLINE U_f64 u_sub_f64(U_f64 a, U_f64 b)
+{
+    return _mm512_sub_pd(a, b);
+}
+static FG_INLINE U_f64 u_mul_f64(U_f64 a, U_f64 b)
+{
+    return _mm512_mul_pd(a, b);
+}
+static FG_INLINE U_f64 u_div_f64(U_f64 a, U_f64 b)
+{
+    return _mm512_div_pd(a, b);
+}
+static FG_INLINE U_f64 u_fma_f64(U_f64 a, U_f64 b, U_f64 c)
+{
+    return _mm512_fmadd_pd(a, b, c);
+}
+static FG_INLINE U_f64 u_fnma_f64(U_f64 a, U_f64 b, U_f64 c)
+{
+    return _mm512_fnmadd_pd(a, b, c);
+}
+static FG_INLINE U_f64 u_fms_f64(U_f64 a, U_f64 b, U_f64 c)
+{
+    return _mm512_fmsub_pd(a, b, c);
+}
+static FG_INLINE U_f64 u_abs_f64(U_f64 a)
+{
+    return _mm512_andnot_pd(_mm512_set1_pd(-0.0), a);
+}
+static FG_INLINE U_f64 u_neg_f64(U_f64 a)
+{
+    return _mm512_xor_pd(_mm512_set1_pd(-0.0), a);
+}
+static FG_INLINE U_f64 u_select_above_f64(U_f64 t, U_f64 limit, U_f64 a, U_f64 b)
+{
+    return _mm512_mask_blend_pd(_mm512_cmp_pd_mask(t, limit, _CMP_GT_OQ), b, a);
+}
+static FG_INLINE int u_all_within_f64(U_f64 a, U_f64 limit)
+{
+    return _mm512_cmp_pd_mask(u_abs_f64(a), limit, _CMP_LE_OQ) == 0xff;
+}
+static FG_INLINE U_f64 u_select_negative_f64(U_f64 s, U_f64 a, U_f64 b)
+{
+    return _mm512_mask_blend_pd(_mm512_movepi64_mask(_mm512_castpd_si512(s)), b, a);
+}
+static FG_INLINE U_f64 u_copysign_f64(U_f64 a, U_f64 s)
+{
+    const __m512i sign = _mm512_castpd_si512(_mm512_set1_pd(-0.0));
+    const __m512i size = _mm512_castpd_si512(a), from = _mm512_castpd_si512(s);
+    /* bit by bit: sign ? from : size */
+    return _mm512_castsi512_pd(_mm512_ternarylogic_epi64(sign, from, size, 0xca));
+}
+static FG_INLINE U_f64 u_select_infinite_f64(U_f64 s, U_f64 a, U_f64 b)
+{
+    const __m512i inf = _mm512_set1_epi64(0x7ff0000000000000);
+    const __m512i bits = _mm512_castpd_si512(u_abs_f64(s));
+    return _mm512_mask_blend_pd(_mm512_cmpeq_epi64_mask(bits, inf), b, a);
+}
+static FG_INLINE J_f64 u_bits_f64(U_f64 a)
+{
+    return _mm512_castpd_si512(a);
+}
+static FG_INLINE U_f64 u_real_f64(J_f64 i)
+{
+    return _mm512_castsi512_pd(i);
+}
+static FG_INLINE J_f64 j_add_f64(J_f64 a, J_f64 b)
+{
+    return _mm512_add_epi64(a, b);
+}
+static FG_INLINE J_f64 j_sub_f64(J_f64 a, J_f64 b)
+{
+    return _mm512_sub_epi64(a, b);
+}
+static FG_INLINE J_f64 j_max_f64(J_f64 a, J_f64 b)
+{
+    return _mm512_max_epi64(a, b);
+}
+static FG_INLINE J_f64 j_min_f64(J_f64 a, J_f64 b)
+{
+    return _mm512_min_epi64(a, b);
+}
+static FG_INLINE J_f64 j_to_exponent_f64(J_f64 a)
+{
+    return _mm512_slli_epi64(a, 52);
+}
+
+#include "interleave.h"
+#include "kernels.h"
+
+#if defined(FG_SIMDE)
+#elif defined(__clang__)
+#pragma clang attribute pop
+#elif defined(__GNUC__)
+#pragma GCC pop_options
+#endif
+
+#endif

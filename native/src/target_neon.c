@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* target_neon.c: AArch64, where NEON is part of the base: 4 floats or 2 doubles. */
+#include "internal.h"
+
+/* an empty file on other processors: builds may compile every file */
+#if defined(__aarch64__) || defined(_M_ARM64)
+
+#include <arm_neon.h>
+#include <string.h>
+
+#define FG_TARGET_NAME neon
+#define FG_REGISTERS 2
+
+/* ---- f32 ----------------------------------------------------------------- */
+
+typedef float32x4_t U_f32;
+typedef int32x4_t J_f32;
+enum { FG_REGISTER_LANES_f32 = 4 };
+
+static FG_INLINE U_f32 u_load_f32(const float *p)
+{
+    return vld1q_f32(p);
+}
+static FG_INLINE void u_store_f32(float *p, U_f32 a)
+{
+    vst1q_f32(p, a);
+}
+static FG_INLINE U_f32 u_set_f32(float c)
+{
+    return vdupq_n_f32(c);
+}
+static FG_INLINE U_f32 u_add_f32(U_f32 a, U_f32 b)
+{
+    return vaddq_f32(a, b);
+}
+static FG_INLINE U_f32 u_sub_f32(U_f32 a, U_f32 b)
+{
+    return vsubq_f32(a, b);
+}
+static FG_INLINE U_f32 u_mul_f32(U_f32 a, U_f32 b)
+{
+    return vmulq_f32(a, b);
+}
+static FG_INLINE U_f32 u_div_f32(U_f32 a, U_f32 b)
+{
+    return vdivq_f32(a, b);
+}
+static FG_INLINE U_f32 u_fma_f32(U_f32 a, U_f32 b, U_f32 c)
+{
+    return vfmaq_f32(c, a, b);
+}
+static FG_INLINE U_f32 u_fnma_f32(U_f32 a, U_f32 b, U_f32 c)
+{
+    return vfmsq_f32(c, a, b);
+}
+static FG_INLINE U_f32 u_fms_f32(U_f32 a, U_f32 b, U_f32 c)
+{
+    return vfmaq_f32(vnegq_f32(c), a, b);
+}
+static FG_INLINE U_f32 u_abs_f32(U_f32 a)
+{
+    return vabsq_f32(a);
+}
+static FG_INLINE U_f32 u_neg_f32(U_f32 a)
+{
+    return vnegq_f32(a);
+}
+static FG_INLINE U_f32 u_select_above_f32(U_f32 t, U_f32 limit, U_f32 a, U_f32 b)
+{
+    /* an ordered comparison would raise invalid for NaN; these two are quiet */
+    const uint32x4_t not_above = vceqq_f32(vmaxnmq_f32(t, limit), limit);
+    return vbslq_f32(not_above, b, a);
+}
+static FG_INLINE int u_all_within_f32(U_f32 a, U_f32 limit)
+{
+    /* compared as integers: NaN is above all numbers, and no flag is raised */
+    const uint32x4_t size = vreinterpretq_u32_f32(vabsq_f32(a));
+    const uint32x4_t within = vcleq_u32(size, vreinterpretq_u32_f32(limit));
+    return vminvq_u32(within) != 0;
+}
+static FG_INLINE U_f32 u_select_negative_f32(U_f32 s, U_f32 a, U_f32 b)
+{
+    return vbslq_f32(vcltzq_s32(vreinterpretq_s32_f32(s)), a, b);
+}
+static FG_INLINE U_f32 u_copysign_f32(U_f32 a, U_f32 s)
+{
+    return vbslq_f32(vdupq_n_u32(UINT32_C(1) << 31), s, a);
+}
+static FG_INLINE U_f32 u_select_infinite_f32(U_f32 s, U_f32 a, U_f32 b)
+{
+    const uint32x4_t bits = vreinterpretq_u32_f32(vabsq_f32(s));
+    return vbslq_f32(vceqq_u32(bits, vdupq_n_u32(0x7f800000)), a, b);
+}
+static FG_INLINE J_f32 u_bits_f32(U_f32 a)
+{
+    return vreinterpretq_s32_f32(a);
+}
+static FG_INLINE U_f32 u_real_f32(J_f32 i)
+{
+    return vreinterpretq_f32_s32(i);
+}
+static FG_INLINE J_f32 j_add_f32(J_f32 a, J_f32 b)
+{
+    return vaddq_s32(a, b);
+}
+static FG_INLINE J_f32 j_sub_f32(J_f32 a, J_f32 b)
+{
+    return vsubq_s32(a, b);
+}
+static FG_INLINE J_f32 j_max_f32(J_f32 a, J_f32 b)
+{
+    return vmaxq_s32(a, b);
+}
+static FG_INLINE J_f32 j_min_f32(J_f32 a, J_f32 b)
+{
+    return vminq_s32(a, b);
+}
+static FG_INLINE J_f32 j_to_exponent_f32(J_f32 a)
+{
+    return vshlq_n_s32(a, 23);
+}
+
+/* ---- f64 ----------------------------------------------------------------- */
+
+typedef float64x2_t U_f64;
+typedef int64x2_t J_f64;
+enum { FG_REGISTER_LANES_f64 = 2 };
+
+static FG_INLINE U_f64 u_load_f64(const double *p)
+{
+    return vld1q_f64(p);
+}
+static FG_INLINE void u_store_f64(double *p, U_f64 a)
+{
+    vst1q_f64(p, a);
+}
+static FG_INLINE U_f64 u_set_f64(double c)
+{
+    return vdupq_n_f64(c);
+}
+static FG_INLINE U_f64 u_add_f64(U_f64 a, U_f64 b)
+{
+    return vaddq_f64(a, b);
+}
+static FG_INLINE U_f64 u_sub_f64(U_f64 a, U_f64 b)
+{
+    return vsubq_f64(a, b);
+}
+static FG_INLINE U_f64 u_mul_f64(U_f64 a, U_f64 b)
+{
+    return vmulq_f64(a, b);
+}
+static FG_INLINE U_f64 u_div_f64(U_f64 a, U_f64 b)
+{
+    return vdivq_f64(a, b);
+}
+static FG_INLINE U_f64 u_fma_f64(U_f64 a, U_f64 b, U_f64 c)
+{
+    return vfmaq_f64(c, a, b);
+}
+static FG_INLINE U_f64 u_fnma_f64(U_f64 a, U_f64 b, U_f64 c)
+{
+    return vfmsq_f64(c, a, b);
+}
+static FG_INLINE U_f64 u_fms_f64(U_f64 a, U_f64 b, U_f64 c)
+{
+    return vfmaq_f64(vnegq_f64(c), a, b);
+}
+static FG_INLINE U_f64 u_abs_f64(U_f64 a)
+{
+    return vabsq_f64(a);
+}
+static FG_INLINE U_f64 u_neg_f64(U_f64 a)
+{
+    return vnegq_f64(a);
+}
+static FG_INLINE U_f64 u_select_above_f64(U_f64 t, U_f64 limit, U_f64 a, U_f64 b)
+{
+    /* an ordered comparison would raise invalid for NaN; these two are quiet */
+    const uint64x2_t not_above = vceqq_f64(vmaxnmq_f64(t, limit), limit);
+    return vbslq_f64(not_above, b, a);
+}
+static FG_INLINE int u_all_within_f64(U_f64 a, U_f64 limit)
+{
+    /* compared as integers: NaN is above all numbers, and no flag is raised */
+    const uint64x2_t size = vreinterpretq_u64_f64(vabsq_f64(a));
+    const uint64x2_t within = vcleq_u64(size, vreinterpretq_u64_f64(limit));
+    return vminvq_u32(vreinterpretq_u32_u64(within)) != 0;
+}
+static FG_INLINE U_f64 u_select_negative_f64(U_f64 s, U_f64 a, U_f64 b)
+{
+    return vbslq_f64(vcltzq_s64(vreinterpretq_s64_f64(s)), a, b);
+}
+static FG_INLINE U_f64 u_copysign_f64(U_f64 a, U_f64 s)
+{
+    return vbslq_f64(vdupq_n_u64(UINT64_C(1) << 63), s, a);
+}
+static FG_INLINE U_f64 u_select_infinite_f64(U_f64 s, U_f64 a, U_f64 b)
+{
+    const uint64x2_t bits = vreinterpretq_u64_f64(vabsq_f64(s));
+    return vbslq_f64(vceqq_u64(bits, vdupq_n_u64(0x7ff0000000000000)), a, b);
+}
+static FG_INLINE J_f64 u_bits_f64(U_f64 a)
+{
+    return vreinterpretq_s64_f64(a);
+}
+static FG_INLINE U_f64 u_real_f64(J_f64 i)
+{
+    return vreinterpretq_f64_s64(i);
+}
+static FG_INLINE J_f64 j_add_f64(J_f64 a, J_f64 b)
+{
+    return vaddq_s64(a, b);
+}
+static FG_INLINE J_f64 j_sub_f64(J_f64 a, J_f64 b)
+{
+    return vsubq_s64(a, b);
+}
+static FG_INLINE J_f64 j_max_f64(J_f64 a, J_f64 b)
+{
+    return vbslq_s64(vcgtq_s64(a, b), a, b);
+}
+static FG_INLINE J_f64 j_min_f64(J_f64 a, J_f64 b)
+{
+    return vbslq_s64(vcgtq_s64(a, b), b, a);
+}
+static FG_INLINE J_f64 j_to_exponent_f64(J_f64 a)
+{
+    return vshlq_n_s64(a, 52);
+}
+
+#include "interleave.h"
+#include "kernels.h"
+
+#endif

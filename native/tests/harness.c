@@ -1,0 +1,389 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* harness.c: counting, number formats, targets and the fixed sweep; see harness.h. */
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "harness.h"
+
+/* ---- counting ----------------------------------------------------------- */
+
+enum { MOST_MESSAGES = 5 }; /* a case */
+
+static int passed, failed; /* cases of all groups before */
+static int group_cases, group_failed, in_case, case_failures;
+static unsigned long long group_checks;
+static char group_name[100], case_name[100];
+
+static void end_case(void)
+{
+    if (in_case) {
+        if (case_failures > MOST_MESSAGES)
+            printf("  %s: %d more\n", case_name, case_failures - MOST_MESSAGES);
+        group_cases++;
+        group_failed += case_failures > 0;
+    }
+    in_case = 0;
+}
+
+void begin_group(const char *message, ...)
+{
+    va_list args;
+    va_start(args, message);
+    vsnprintf(group_name, sizeof group_name, message, args);
+    va_end(args);
+    group_cases = group_failed = 0;
+    group_checks = 0;
+}
+
+void begin_case(const char *message, ...)
+{
+    va_list args;
+    end_case();
+    va_start(args, message);
+    vsnprintf(case_name, sizeof case_name, message, args);
+    va_end(args);
+    in_case = 1;
+    case_failures = 0;
+}
+
+int expect(int ok, const char *message, ...)
+{
+    group_checks++;
+    if (!ok && ++case_failures <= MOST_MESSAGES) {
+        va_list args;
+        printf("  %s: %s: ", group_name, case_name);
+        va_start(args, message);
+        vprintf(message, args);
+        va_end(args);
+        printf("\n");
+    }
+    return ok;
+}
+
+void end_group(void)
+{
+    end_case();
+    if (group_checks == 0)
+        group_failed++; /* nothing was tested */
+    printf("%-6s %s: %d cases, %llu checks\n", group_failed ? "FAILED" : "ok", group_name,
+           group_cases, group_checks);
+    fflush(stdout);
+    passed += group_cases - group_failed;
+    failed += group_failed;
+}
+
+int end_tests(void)
+{
+    if (passed == 0 && failed == 0)
+        failed = 1;
+    printf("%d passed, %d failed\n", passed, failed);
+    return failed > 0;
+}
+
+void *allocate(size_t bytes)
+{
+    void *p = malloc(bytes ? bytes : 1);
+    if (!p) {
+        fprintf(stderr, "out of memory\n");
+        exit(2);
+    }
+    return p;
+}
+
+/* ---- number formats, as bits -------------------------------------------- */
+
+/* A call through the C type that the dtype has in fastgelu.h. */
+#define CALL_AS(type)                                                                              \
+    static void call_##type(const fastgelu_function *f, size_t n, const void *dy, const void *x,   \
+                            void *y)                                                               \
+    {                                                                                              \
+        if (f->inputs == 1)                                                                        \
+            ((void (*)(size_t, const type *, type *))f->kernel)(n, x, y);                          \
+        else                                                                                       \
+            ((void (*)(size_t, const type *, const type *, type *))f->kernel)(n, dy, x, y);        \
+    }
+CALL_AS(float)
+CALL_AS(double)
+
+/* A new dtype is one line here. */
+static const format formats[] = {
+    {"f32", 4, 23, call_float},
+    {"f64", 8, 52, call_double},
+};
+
+const format *format_of(const fastgelu_function *f)
+{
+    for (size_t i = 0; i < sizeof formats / sizeof formats[0]; i++)
+        if (strcmp(formats[i].name, f->dtype) == 0)
+            return &formats[i];
+    return NULL;
+}
+
+bits sign_bit(const format *t)
+{
+    return (bits)1 << (8 * t->size - 1);
+}
+
+bits infinity(const format *t)
+{
+    return sign_bit(t) - smallest_normal(t);
+}
+
+bits quiet_bit(const format *t)
+{
+    return (bits)1 << (t->fraction_bits - 1);
+}
+
+bits largest(const format *t)
+{
+    return infinity(t) - 1;
+}
+
+bits smallest_normal(const format *t)
+{
+    return (bits)1 << t->fraction_bits;
+}
+
+static int exponent_bias(const format *t)
+{
+    return (1 << (8 * (int)t->size - 2 - t->fraction_bits)) - 1;
+}
+
+bits encode(const format *t, double value)
+{
+    const bits sign = signbit(value) ? sign_bit(t) : 0;
+    int e;
+    if (isnan(value))
+        return infinity(t) | quiet_bit(t);
+    if (isinf(value))
+        return infinity(t) | sign;
+    if (value == 0)
+        return sign;
+    frexp(value, &e);
+    const int lowest = 1 - exponent_bias(t);
+    const int exponent = e - 1 < lowest ? lowest : e - 1;
+    /* in units of the last place; carries into the exponent where it rounds up to it */
+    const bits places = (bits)nearbyint(ldexp(fabs(value), t->fraction_bits - exponent));
+    const bits magnitude = ((bits)(exponent - lowest) << t->fraction_bits) + places;
+    return (magnitude > infinity(t) ? infinity(t) : magnitude) | sign;
+}
+
+double decode(const format *t, bits b)
+{
+    const bits magnitude = b & ~sign_bit(t), fraction = magnitude & (smallest_normal(t) - 1);
+    const int field = (int)(magnitude >> t->fraction_bits);
+    const int exponent = (field ? field : 1) - exponent_bias(t) - t->fraction_bits;
+    double value = ldexp((double)(field ? fraction | smallest_normal(t) : fraction), exponent);
+    if (magnitude >= infinity(t))
+        value = magnitude > infinity(t) ? NAN : INFINITY;
+    return is_negative(t, b) ? -value : value;
+}
+
+int is_nan(const format *t, bits b)
+{
+    return (b & ~sign_bit(t)) > infinity(t);
+}
+
+int is_signalling(const format *t, bits b)
+{
+    return is_nan(t, b) && !(b & quiet_bit(t));
+}
+
+int is_infinite(const format *t, bits b)
+{
+    return (b & ~sign_bit(t)) == infinity(t);
+}
+
+int is_zero(const format *t, bits b)
+{
+    return (b & ~sign_bit(t)) == 0;
+}
+
+int is_negative(const format *t, bits b)
+{
+    return (b & sign_bit(t)) != 0;
+}
+
+bits canonical(const format *t, bits b)
+{
+    return is_nan(t, b) ? infinity(t) | quiet_bit(t) : b;
+}
+
+bits get(const format *t, const void *array, size_t i)
+{
+    const unsigned char *p = (const unsigned char *)array + i * t->size;
+    uint16_t b16;
+    uint32_t b32;
+    uint64_t b64;
+    switch (t->size) {
+    case 2:
+        memcpy(&b16, p, sizeof b16);
+        return b16;
+    case 4:
+        memcpy(&b32, p, sizeof b32);
+        return b32;
+    default:
+        memcpy(&b64, p, sizeof b64);
+        return b64;
+    }
+}
+
+void set(const format *t, void *array, size_t i, bits b)
+{
+    unsigned char *p = (unsigned char *)array + i * t->size;
+    const uint16_t b16 = (uint16_t)b;
+    const uint32_t b32 = (uint32_t)b;
+    switch (t->size) {
+    case 2:
+        memcpy(p, &b16, sizeof b16);
+        break;
+    case 4:
+        memcpy(p, &b32, sizeof b32);
+        break;
+    default:
+        memcpy(p, &b, sizeof b);
+    }
+}
+
+/* ---- functions and targets ---------------------------------------------- */
+
+static int ends_with(const char *name, const char *end)
+{
+    const size_t n = strlen(name), m = strlen(end);
+    return n > m && strcmp(name + n - m, end) == 0;
+}
+
+kind kind_of(const fastgelu_function *f)
+{
+    return ends_with(f->name, "_backward") ? BACKWARD : ends_with(f->name, "_grad") ? SLOPE : VALUE;
+}
+
+void on_every_target(const char *what, int inputs,
+                     void (*test)(const fastgelu_function *f, const format *t))
+{
+    const char *target;
+    int supported;
+    for (size_t i = 0; (target = fastgelu_target_name(i, &supported)); i++) {
+        if (!supported) {
+            printf("%-6s %s, %s: this machine lacks it\n", "--", what, target);
+            continue;
+        }
+        const fastgelu_function *f;
+        const int code = fastgelu_set_target(target);
+        begin_group("%s, %s", what, target);
+        for (size_t j = 0; (f = fastgelu_function_at(j)); j++) {
+            const format *t = format_of(f);
+            if (inputs && f->inputs != inputs)
+                continue;
+            begin_case("%s %s", f->name, f->dtype);
+            expect(code == FASTGELU_OK, "fastgelu_set_target returned %d", code);
+            if (expect(t != NULL, "a dtype that the tests do not know") &&
+                expect(f->inputs == (kind_of(f) == BACKWARD ? 2 : 1), "%d inputs", f->inputs))
+                test(f, t);
+            expect(strcmp(fastgelu_target(), target) == 0, "ran on %s", fastgelu_target());
+        }
+        end_group();
+    }
+}
+
+void call(const fastgelu_function *f, const format *t, size_t n, const void *dy, const void *x,
+          void *y)
+{
+    t->call(f, n, dy, x, y);
+}
+
+/* ---- the fixed sweep ---------------------------------------------------- */
+
+/* splitmix64 */
+uint64_t mix(uint64_t i)
+{
+    i = (i + 1) * 0x9e3779b97f4a7c15u;
+    i = (i ^ (i >> 30)) * 0xbf58476d1ce4e5b9u;
+    i = (i ^ (i >> 27)) * 0x94d049bb133111ebu;
+    return i ^ (i >> 31);
+}
+
+/* Where the slopes vanish, for -x. */
+static const double slope_zeros[] = {0.751791524693564457, 0.752461422071016258,
+                                     0.751154255441288951, 1.278464542761073795};
+
+/* The parts of the sweep for the formats that are too wide to take whole, in this order. */
+enum {
+    ANYWHERE = 1 << 18, /* all signs and exponents, as many fractions for each */
+    BENDS = 18,         /* exponents from 2^-8 to 2^9, either sign, this many fractions each: */
+    BEND_FRACTIONS = 1 << 14,
+    ZERO_SURROUNDINGS = 1 << 14, /* of each zero */
+    TAILS = 7,                   /* exponents of negative arguments from 2^3 on, as BENDS */
+    RANDOM = 1 << 14,
+    LENGTH = ANYWHERE + 2 * BENDS * BEND_FRACTIONS + 4 * ZERO_SURROUNDINGS +
+             TAILS * BEND_FRACTIONS + RANDOM
+};
+
+size_t sweep_length(const fastgelu_function *f, const format *t)
+{
+    return t->size == 2 && f->inputs == 1 ? (size_t)1 << 16 : (size_t)LENGTH;
+}
+
+/* The i-th of 2^14 parts of a binade, somewhere inside. */
+static bits some_fraction(const format *t, size_t i, uint64_t h)
+{
+    const int rest = t->fraction_bits - 14;
+    return (bits)i << rest | (h & (((bits)1 << rest) - 1));
+}
+
+static bits biased(const format *t, int exponent)
+{
+    return (bits)(exponent + exponent_bias(t)) << t->fraction_bits;
+}
+
+bits sweep_x(const format *t, size_t i)
+{
+    const uint64_t h = mix(i);
+    const bits fraction_mask = smallest_normal(t) - 1;
+    if (t->size == 2)
+        return i & 0xffff; /* all there are */
+    if (i < ANYWHERE) {
+        const size_t binades = (size_t)1 << (8 * t->size - (size_t)t->fraction_bits);
+        const size_t k = i / binades;
+        const bits edges[] = {0, 1, fraction_mask, fraction_mask - 1, fraction_mask / 2 + 1};
+        const bits fraction = k < sizeof edges / sizeof edges[0] ? edges[k] : h & fraction_mask;
+        return (bits)(i % binades) << t->fraction_bits | fraction;
+    }
+    i -= ANYWHERE;
+    if (i < 2 * BENDS * BEND_FRACTIONS) {
+        const size_t binade = i / BEND_FRACTIONS;
+        return biased(t, (int)(binade / 2) - 8) | some_fraction(t, i % BEND_FRACTIONS, h) |
+               (binade % 2 ? sign_bit(t) : 0);
+    }
+    i -= 2 * BENDS * BEND_FRACTIONS;
+    if (i < 4 * ZERO_SURROUNDINGS) {
+        const bits zero = encode(t, -slope_zeros[i / ZERO_SURROUNDINGS]);
+        const bits k = i % ZERO_SURROUNDINGS;
+        if (k < ZERO_SURROUNDINGS / 2) /* the nearest ones, then at all distances */
+            return zero + k - ZERO_SURROUNDINGS / 4;
+        const bits distance = (h >> 1 & fraction_mask) >> k % (bits)(t->fraction_bits - 8) >> 2;
+        return h & 1 ? zero + distance : zero - distance;
+    }
+    i -= 4 * ZERO_SURROUNDINGS;
+    if (i < TAILS * BEND_FRACTIONS)
+        return sign_bit(t) | biased(t, 3 + (int)(i / BEND_FRACTIONS)) |
+               some_fraction(t, i % BEND_FRACTIONS, h);
+    return h >> (64 - 8 * t->size);
+}
+
+bits sweep_dy(const format *t, size_t i)
+{
+    const uint64_t h = mix(~(uint64_t)i);
+    const bits any = mix(h) >> (64 - 8 * t->size), magnitude = any & ~sign_bit(t);
+    switch (h % 4) {
+    case 0: /* any, NaN and infinities included */
+        return h & 0xff0 ? any : infinity(t) | (any & sign_bit(t));
+    case 1: /* any finite number */
+        return magnitude % infinity(t) | (any & sign_bit(t));
+    default: /* 0.5 to 2 */
+        return biased(t, -1) + magnitude % ((bits)2 << t->fraction_bits) + (any & sign_bit(t));
+    }
+}

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Builds libfastgelu as a static library and fastgelu._ufuncs on top of it.
+
+Environment: CC chooses the compiler, FASTGELU_WERROR=1 makes warnings errors.
+"""
+
+import os
+import re
+import shlex
+import sys
+from pathlib import Path
+
+import numpy
+from Cython.Build import cythonize
+from setuptools import Extension, setup
+from setuptools.command.build_clib import build_clib
+
+NATIVE = Path("native")
+HEADER = NATIVE / "include" / "fastgelu.h"
+
+if os.name == "nt":  # untested
+    COMPILE = ["/std:c11", "/O2", "/fp:precise"]
+    LINK, LIBM = [], []
+else:
+    # No -m flags: each target file enables its own instruction set. The last three come after the
+    # flags of the environment and of Python itself, and hold against them.
+    COMPILE = ["-std=c11", "-O3", "-fvisibility=hidden", "-Wall", "-Wextra"]
+    COMPILE += ["-ffp-contract=off", "-fno-fast-math", "-fno-lto"]
+    LINK, LIBM = ["-fno-fast-math", "-fno-lto"], ["m"]
+    if sys.platform.startswith("linux"):
+        # The library stays private: neither exported by the extension, nor replaced at load time
+        # by a libfastgelu that the process has already. Symbols stay, for profilers; debug
+        # information, ten times the size of the code, does not.
+        LINK += ["-Wl,--exclude-libs,ALL", "-Wl,--strip-debug"]
+    if os.environ.get("FASTGELU_WERROR", "0") not in ("", "0"):
+        COMPILE.append("-Werror")
+# For the library alone: NumPy's headers and Cython's C would not pass.
+STRICT = ["-Wshadow", "-Wstrict-prototypes", "-Wmissing-prototypes", "-Wundef"]
+
+# -Ofast brings fast-math along, whatever follows it, and at link time an object file that makes
+# the whole process flush subnormal numbers to zero.
+FORBIDDEN = re.compile(
+    r"-Ofast|-ffast-math|-funsafe-math-optimizations|-fassociative-math|-freciprocal-math"
+    r"|-ffinite-math-only|-fno-signed-zeros|-flto(=.*)?"
+)
+
+
+def drop_forbidden_flags():
+    for variable in ("CC", "CFLAGS", "CPPFLAGS", "LDFLAGS", "LDSHARED"):
+        flags = shlex.split(os.environ.get(variable, ""))
+        dropped = [flag for flag in flags if FORBIDDEN.fullmatch(flag)]
+        if dropped:
+            print(f"fastgelu: {variable}: ignoring {' '.join(dropped)}", file=sys.stderr)
+            os.environ[variable] = shlex.join(flag for flag in flags if flag not in dropped)
+
+
+def files(folder, *patterns):
+    return sorted(str(path) for pattern in patterns for path in Path(folder).glob(pattern))
+
+
+class BuildLibrary(build_clib):
+    """Starts the archive anew: ar only adds, and would keep what has no source any more."""
+
+    def build_libraries(self, libraries):
+        for archive in Path(self.build_clib).glob("*fastgelu.*"):
+            archive.unlink()
+        super().build_libraries(libraries)
+
+
+drop_forbidden_flags()
+version = re.search(r'^#define FASTGELU_VERSION "(.+)"$', HEADER.read_text(), re.MULTILINE)[1]
+native = files(NATIVE / "src", "*.c")
+depends = [*files(NATIVE / "src", "*.h", "*.def", "*.inc"), str(HEADER), "setup.py"]
+
+library = {
+    "sources": native,
+    "include_dirs": [str(HEADER.parent), str(NATIVE / "src")],
+    "cflags": COMPILE + STRICT if os.name != "nt" else COMPILE,
+    "obj_deps": {"": depends},
+}
+extension = Extension(
+    "fastgelu._ufuncs",
+    ["fastgelu/_ufuncs.pyx", "fastgelu/_loops.c"],
+    include_dirs=[str(HEADER.parent), "fastgelu", numpy.get_include()],
+    define_macros=[
+        ("NPY_NO_DEPRECATED_API", "NPY_1_25_API_VERSION"),
+        ("NPY_TARGET_VERSION", "NPY_1_25_API_VERSION"),
+    ],
+    libraries=["fastgelu", *LIBM],
+    depends=[*native, *depends, "fastgelu/_loops.h"],
+    extra_compile_args=COMPILE,
+    extra_link_args=LINK,
+)
+
+setup(
+    version=version,
+    cmdclass={"build_clib": BuildLibrary},
+    libraries=[("fastgelu", library)],
+    ext_modules=cythonize([extension], build_dir="build/cython", language_level=3),
+)
