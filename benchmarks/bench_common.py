@@ -186,14 +186,12 @@ def interleave(calls, seconds, min_rounds=5, block=1e-3, clock=time.perf_counter
     for call in calls:
         call()  # pages, caches, lazy set-up
         count, spent = 1, 0.0
-        while True:
+        while spent < block / 4:
+            count *= 4 if spent else 1
             start = clock()
             for _ in range(count):
                 call()
             spent = clock() - start
-            if spent >= block / 4:
-                break
-            count *= 4
         repeats.append(max(1, math.ceil(count * block / spent)))
     rounds = []
     end = clock() + seconds

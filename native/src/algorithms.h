@@ -137,11 +137,11 @@ static FG_INLINE V at_most(V k, V j)
 }
 
 /* exp(a) = 2^n exp(f + f_lo): a = n ln2 + f + f_lo, |f| <= ln2/2 and f exact.
- * exp(f) = 1 + f + f^2 (c0 + c1 f + f^2 r(f)), minimax; f_lo, as large as the last place
- * of a, counts to first order. Given as 1 + f + tail, and as s + rest with s = 1 + f
- * rounded and |rest| < 0.08: the use decides which is computed. */
+ * exp(f) = 1 + f + f^2 p(f), minimax; f_lo, as large as the last place of a, counts to
+ * first order. Three renderings of exp(f + f_lo), of which a use takes what it needs:
+ * 1 + q, rounded; 1 + f + tail; and s + rest with s = 1 + f rounded and |rest| < 0.08. */
 typedef struct exponential {
-    V f, tail, s, rest, k;
+    V q, f, tail, s, rest;
 } exponential;
 
 static FG_INLINE exponential exp_reduced(V k, V a_hi, V a_lo)
@@ -155,9 +155,9 @@ static FG_INLINE exponential exp_reduced(V k, V a_hi, V a_lo)
     const V p = v_fma(f2, exp_high(f, f2), low);
     const pair s = fast_two_sum(FG_C(one), f);
     const V w = v_fma(f2, low, s.hi); /* exp(f) as far as f_lo needs it */
-    r.k = k;
     r.f = f;
     r.s = s.hi;
+    r.q = v_fma(f2, p, v_fma(f_lo, w, f));
     r.tail = v_fma(f2, p, v_mul(f_lo, w));
     r.rest = v_fma(f2, p, v_fma(f_lo, w, s.lo));
     return r;
@@ -169,7 +169,7 @@ static FG_INLINE V exponent(V a)
     return v_fma(a, FG_C(log2e), FG_C(shifter));
 }
 
-/* b (1 + h) exp(...) / 2^n = b (s + z), z = rest + h (s + rest); not normalised */
+/* b (1 + h) exp(f + f_lo) for e as above, as a sum: b (s + z), z = rest + h (s + rest). */
 static FG_INLINE pair gaussian(pair b, V h, exponential e)
 {
     const V z = v_fma(h, v_add(e.s, e.rest), e.rest);
@@ -197,7 +197,8 @@ static FG_INLINE V FG_NAME(gelu)(V x, int near)
     const V t = clamped(v_abs(x), limit, near);
     const V half_t = v_mul(t, FG_C(half));
     const pair a = two_product(v_neg(half_t), t);
-    const exponential e = exp_reduced(exponent(a.hi), a.hi, a.lo);
+    const V k = exponent(a.hi);
+    const exponential e = exp_reduced(k, a.hi, a.lo);
     const V h = v_div(v_mul(t, FG_POLY(t, gelu_num)), FG_POLY(t, gelu_den));
     /* b = t/(2 + 2t) as a sum; d - 1 is exact, and so is the rest of the division */
     const V d = v_add(t, FG_C(one));
@@ -208,36 +209,35 @@ static FG_INLINE V FG_NAME(gelu)(V x, int near)
     const V rest = v_fnma(b.hi, d_lo, v_fnma(b.hi, d, half_t));
     b.lo = v_mul(v_add(rest, rest), inverse);
     const pair m = gaussian(b, h, e);
-    const V k = near ? e.k : at_least(e.k, FG_C(split));
-    const V scale = pow2(k);
-    const V l = v_mul(m.hi, scale), l_lo = v_mul(m.lo, scale);
+    const V k_split = near ? k : at_least(k, FG_C(split));
+    const V scale = pow2(k_split);
+    const pair l = {v_mul(m.hi, scale), v_mul(m.lo, scale)};
     /* a zero of x keeps its sign: -0 - (+0) */
     const V base = v_select_negative(x, FG_C(minus_zero), near ? x : t);
-    const V difference = v_sub(base, l);
-    const V y = v_sub(difference, v_add(v_add(v_sub(difference, base), l), l_lo));
+    const V difference = v_sub(base, l.hi);
+    const V y = v_sub(difference, v_add(v_add(v_sub(difference, base), l.hi), l.lo));
     if (near)
         return y;
-    return unclamped(x, limit, v_select_negative(x, v_mul(y, pow2_ratio(e.k, k)), y));
+    return unclamped(x, limit, v_select_negative(x, v_mul(y, pow2_ratio(k, k_split)), y));
 }
 
-/* x / (1 + exp(a)) for a = -w(x), k = exponent(a); x and so a are clamped. */
+/* x / (1 + exp(a)) for a = -w(x), k = exponent(a); x and so a are clamped. The rounding of
+ * the denominator and of the quotient make up most of the error: below 2 ULP together. */
 static FG_INLINE V times_sigmoid(V x, V k, pair a, int near)
 {
     const exponential e = exp_reduced(k, a.hi, a.lo);
-    const V k_split = near ? k : at_least(at_most(k, FG_C(split_above)), FG_C(split));
+    if (near) { /* |n| < the precision: 1 + 2^n is exact */
+        const V scale = pow2(k);
+        return v_div(x, v_fma(e.q, scale, v_add(FG_C(one), scale)));
+    }
+    const V zero = FG_C(shifter); /* that is, n = 0 */
+    const V k_split = at_least(at_most(k, FG_C(split_above)), FG_C(split));
     const V scale = pow2(k_split);
-    /* d = 1 + 2^n (s + rest) as a sum */
-    const pair c = two_sum(FG_C(one), v_mul(e.s, scale));
-    const V d = v_fma(e.rest, scale, c.hi);
-    const V d_lo = v_add(v_fma(e.rest, scale, v_sub(c.hi, d)), c.lo);
-    const V q = v_div(x, d), inverse = v_div(FG_C(one), d);
-    /* q d - x, and not the negative: a zero of x keeps its sign */
-    const V excess = v_fma(q, d_lo, v_fms(q, d, x));
-    const V y = v_fnma(excess, inverse, q);
-    if (near)
-        return y;
-    const V one = FG_C(shifter);
-    return v_mul(y, pow2_ratio(at_least(k_split, one), at_least(k, one)));
+    const V sum = v_add(FG_C(one), scale);
+    /* what that sum lost */
+    const V lost = v_sub(pow2(at_most(k_split, zero)), v_sub(sum, pow2(at_least(k_split, zero))));
+    const V y = v_div(x, v_add(v_fma(e.q, scale, lost), sum));
+    return v_mul(y, pow2_ratio(at_least(k_split, zero), at_least(k, zero)));
 }
 
 static FG_INLINE V signed_clamped(V x, V limit, int near)
@@ -297,11 +297,12 @@ static FG_INLINE tail FG_NAME(gelu_tail)(V t)
 {
     const V half_t = v_mul(t, FG_C(half));
     const pair a = two_product(v_neg(half_t), t);
-    const exponential e = exp_reduced(exponent(a.hi), a.hi, a.lo);
+    const V k = exponent(a.hi);
+    const exponential e = exp_reduced(k, a.hi, a.lo);
     const V g = v_div(FG_POLY(t, gelu_grad_num), FG_POLY(t, gelu_grad_den));
     const pair b = distance(FG_C(gelu_half_zero_hi), FG_C(gelu_half_zero_lo), half_t);
     const pair m = gaussian(b, g, e);
-    const tail r = {v_add(m.hi, m.lo), e.k};
+    const tail r = {v_add(m.hi, m.lo), k};
     return r;
 }
 
@@ -310,8 +311,9 @@ static FG_INLINE tail FG_NAME(gelu_tail)(V t)
  * have the sign of t0 - t and vanish there, so that nothing cancels. */
 static FG_INLINE tail sigmoid_tail(pair a, pair c, pair e0, int near)
 {
-    const exponential e = exp_reduced(exponent(a.hi), a.hi, a.lo);
-    const V scale = pow2(near ? e.k : at_least(e.k, FG_C(split)));
+    const V k = exponent(a.hi);
+    const exponential e = exp_reduced(k, a.hi, a.lo);
+    const V scale = pow2(near ? k : at_least(k, FG_C(split)));
     /* expm1(a) = (2^n - 1) + 2^n f + 2^n tail */
     pair x = fast_two_sum(v_sub(scale, FG_C(one)), v_mul(scale, e.f));
     x.lo = v_fma(scale, e.tail, x.lo);
@@ -322,7 +324,7 @@ static FG_INLINE tail sigmoid_tail(pair a, pair c, pair e0, int near)
     const pair s = product(e0, fast_two_sum(e.s, e.rest));
     pair d = fast_two_sum(FG_C(one), v_mul(s.hi, scale));
     d.lo = v_fma(s.lo, scale, d.lo);
-    const tail r = {quotient(product(s, z), product(d, d)), e.k};
+    const tail r = {quotient(product(s, z), product(d, d)), k};
     return r;
 }
 

@@ -4,13 +4,11 @@
 
 /* f32 exp: relative error of the fit 2^-28.3 */
 /* f32 gelu: relative error of the fit 2^-28.6 */
-/* f32 gelu_grad: relative error of the fit 2^-32.4 */
+/* f32 gelu_grad: relative error of the fit 2^-32.3 */
 static const fg_f32 fg_minus_zero_f32 = -0x0.0p+0f;
 static const fg_f32 fg_zero_f32 = 0x0.0p+0f;
 static const fg_f32 fg_one_f32 = 0x1.0000000000000p+0f;
 static const fg_f32 fg_half_f32 = 0x1.0000000000000p-1f;
-static const fg_f32 fg_minus_half_f32 = -0x1.0000000000000p-1f;
-static const fg_f32 fg_largest_f32 = 0x1.fffffe0000000p+127f;
 static const fg_f32 fg_log2e_f32 = 0x1.7154760000000p+0f;
 static const fg_f32 fg_shifter_f32 = 0x1.8000fe0000000p+23f;
 static const fg_f32 fg_split_f32 = 0x1.8000360000000p+23f;
@@ -39,18 +37,18 @@ static const fg_f32 fg_tanh_zero_square_hi_f32 = 0x1.21e4ba0000000p-1f;
 static const fg_f32 fg_tanh_zero_square_lo_f32 = 0x1.71b62a0000000p-26f;
 static const fg_f32 fg_tanh_linear_top_f32 = 0x1.9884800000000p+0f;
 static const fg_f32 fg_tanh_linear_rest_f32 = -0x1.6615e40000000p-19f;
-static const fg_f32 fg_gelu_limit_f32 = 0x1.de11ae0000000p+3f;
-static const fg_f32 fg_gelu_tanh_limit_f32 = 0x1.5eea200000000p+3f;
-static const fg_f32 fg_gelu_sigmoid_limit_f32 = 0x1.06459c0000000p+6f;
-static const fg_f32 fg_silu_limit_f32 = 0x1.be63040000000p+6f;
-static const fg_f32 fg_gelu_backward_limit_f32 = 0x1.40416a0000000p+4f;
-static const fg_f32 fg_gelu_tanh_backward_limit_f32 = 0x1.b285580000000p+3f;
-static const fg_f32 fg_gelu_sigmoid_backward_limit_f32 = 0x1.d6c9460000000p+6f;
-static const fg_f32 fg_silu_backward_limit_f32 = 0x1.90a39a0000000p+7f;
+static const fg_f32 fg_gelu_limit_f32 = 0x1.e3f8ac0000000p+3f;
+static const fg_f32 fg_gelu_tanh_limit_f32 = 0x1.6221d00000000p+3f;
+static const fg_f32 fg_gelu_sigmoid_limit_f32 = 0x1.0cc9b80000000p+6f;
+static const fg_f32 fg_silu_limit_f32 = 0x1.c97a260000000p+6f;
+static const fg_f32 fg_gelu_backward_limit_f32 = 0x1.4276d60000000p+4f;
+static const fg_f32 fg_gelu_tanh_backward_limit_f32 = 0x1.b4abd00000000p+3f;
+static const fg_f32 fg_gelu_sigmoid_backward_limit_f32 = 0x1.dd4d620000000p+6f;
+static const fg_f32 fg_silu_backward_limit_f32 = 0x1.962f2a0000000p+7f;
 static const fg_f32 fg_gelu_near_f32 = 0x1.76e1f40000000p+3f;
-static const fg_f32 fg_gelu_tanh_near_f32 = 0x1.23be820000000p+3f;
-static const fg_f32 fg_gelu_sigmoid_near_f32 = 0x1.428baa0000000p+5f;
-static const fg_f32 fg_silu_near_f32 = 0x1.127c7e0000000p+6f;
+static const fg_f32 fg_gelu_tanh_near_f32 = 0x1.3038560000000p+2f;
+static const fg_f32 fg_gelu_sigmoid_near_f32 = 0x1.1eb50a0000000p+3f;
+static const fg_f32 fg_silu_near_f32 = 0x1.e7f9c20000000p+3f;
 static const fg_f32 fg_gelu_grad_near_f32 = 0x1.73139c0000000p+3f;
 static const fg_f32 fg_gelu_tanh_grad_near_f32 = 0x1.2170840000000p+3f;
 static const fg_f32 fg_gelu_sigmoid_grad_near_f32 = 0x1.3c078e0000000p+5f;
@@ -68,34 +66,34 @@ static const fg_f32 fg_exp_f32[] = {
 };
 static const fg_f32 fg_gelu_num_f32[] = {
     0x1.9deec80000000p-3f,
-    0x1.835d5e0000000p-5f,
-    -0x1.59f9fc0000000p-6f,
-    -0x1.acd9360000000p-7f,
-    -0x1.47a8740000000p-9f,
+    0x1.84a6160000000p-5f,
+    -0x1.59c46a0000000p-6f,
+    -0x1.ad720e0000000p-7f,
+    -0x1.48ce4e0000000p-9f,
 };
 static const fg_f32 fg_gelu_den_f32[] = {
     0x1.0000000000000p+0f,
-    0x1.b532860000000p+0f,
-    0x1.4127220000000p+0f,
-    0x1.023a660000000p-1f,
-    0x1.d127c20000000p-4f,
-    0x1.954b8c0000000p-7f,
+    0x1.b565600000000p+0f,
+    0x1.4176180000000p+0f,
+    0x1.02a2420000000p-1f,
+    0x1.d239f20000000p-4f,
+    0x1.96b6f40000000p-7f,
 };
 static const fg_f32 fg_gelu_grad_num_f32[] = {
     0x1.52146a0000000p-2f,
-    0x1.57ba320000000p-3f,
-    -0x1.9d90ba0000000p-7f,
-    -0x1.19e42c0000000p-5f,
-    -0x1.6ffad20000000p-7f,
-    -0x1.6211f60000000p-10f,
+    0x1.57f1720000000p-3f,
+    -0x1.9c54e80000000p-7f,
+    -0x1.19fbd20000000p-5f,
+    -0x1.704bd20000000p-7f,
+    -0x1.6292420000000p-10f,
 };
 static const fg_f32 fg_gelu_grad_den_f32[] = {
     0x1.0000000000000p+0f,
-    0x1.9416da0000000p+0f,
-    0x1.0f570e0000000p+0f,
-    0x1.87b4fc0000000p-2f,
-    0x1.34d1600000000p-4f,
-    0x1.b5f4760000000p-8f,
+    0x1.942bc40000000p+0f,
+    0x1.0f74ea0000000p+0f,
+    0x1.87fa640000000p-2f,
+    0x1.3520e60000000p-4f,
+    0x1.b6932a0000000p-8f,
 };
 
 /* f64 exp: relative error of the fit 2^-57.9 */
@@ -105,8 +103,6 @@ static const fg_f64 fg_minus_zero_f64 = -0x0.0p+0;
 static const fg_f64 fg_zero_f64 = 0x0.0p+0;
 static const fg_f64 fg_one_f64 = 0x1.0000000000000p+0;
 static const fg_f64 fg_half_f64 = 0x1.0000000000000p-1;
-static const fg_f64 fg_minus_half_f64 = -0x1.0000000000000p-1;
-static const fg_f64 fg_largest_f64 = 0x1.fffffffffffffp+1023;
 static const fg_f64 fg_log2e_f64 = 0x1.71547652b82fep+0;
 static const fg_f64 fg_shifter_f64 = 0x1.80000000003ffp+52;
 static const fg_f64 fg_split_f64 = 0x1.800000000007bp+52;
@@ -135,18 +131,18 @@ static const fg_f64 fg_tanh_zero_square_hi_f64 = 0x1.21e4bab8db157p-1;
 static const fg_f64 fg_tanh_zero_square_lo_f64 = -0x1.3bbcb5d6e01bap-58;
 static const fg_f64 fg_tanh_linear_top_f64 = 0x1.9884533d43640p+0;
 static const fg_f64 fg_tanh_linear_rest_f64 = 0x1.08d0fcb3c500cp-48;
-static const fg_f64 fg_gelu_limit_f64 = 0x1.366865af04b8ep+5;
-static const fg_f64 fg_gelu_tanh_limit_f64 = 0x1.59792d4ee31abp+4;
-static const fg_f64 fg_gelu_sigmoid_limit_f64 = 0x1.ba474545a1b4bp+8;
-static const fg_f64 fg_silu_limit_f64 = 0x1.786100d6a6071p+9;
-static const fg_f64 fg_gelu_backward_limit_f64 = 0x1.b0ac121bd6360p+5;
-static const fg_f64 fg_gelu_tanh_backward_limit_f64 = 0x1.b183ce627478ep+4;
-static const fg_f64 fg_gelu_sigmoid_backward_limit_f64 = 0x1.ada74c7ced006p+9;
-static const fg_f64 fg_silu_backward_limit_f64 = 0x1.6da2986324d30p+10;
+static const fg_f64 fg_gelu_limit_f64 = 0x1.36fa9b20b73b9p+5;
+static const fg_f64 fg_gelu_tanh_limit_f64 = 0x1.59e909eff1d52p+4;
+static const fg_f64 fg_gelu_sigmoid_limit_f64 = 0x1.bbe84c9955ed0p+8;
+static const fg_f64 fg_silu_limit_f64 = 0x1.79c3e50695aabp+9;
+static const fg_f64 fg_gelu_backward_limit_f64 = 0x1.b11502bb0e5b9p+5;
+static const fg_f64 fg_gelu_tanh_backward_limit_f64 = 0x1.b1cb4cc91850dp+4;
+static const fg_f64 fg_gelu_sigmoid_backward_limit_f64 = 0x1.ae77d026c71c8p+9;
+static const fg_f64 fg_silu_backward_limit_f64 = 0x1.6e540a7b1ca4dp+10;
 static const fg_f64 fg_gelu_near_f64 = 0x1.1a6bdf26bbea5p+5;
-static const fg_f64 fg_gelu_tanh_near_f64 = 0x1.43b289cfee52cp+4;
-static const fg_f64 fg_gelu_sigmoid_near_f64 = 0x1.6e1f2ebc786cdp+8;
-static const fg_f64 fg_silu_near_f64 = 0x1.3791d515a2e5dp+9;
+static const fg_f64 fg_gelu_tanh_near_f64 = 0x1.be6f6a00ea22bp+2;
+static const fg_f64 fg_gelu_sigmoid_near_f64 = 0x1.4c51d6b39cdcap+4;
+static const fg_f64 fg_silu_near_f64 = 0x1.1acdd632f662bp+5;
 static const fg_f64 fg_gelu_grad_near_f64 = 0x1.1a1b6783ef621p+5;
 static const fg_f64 fg_gelu_tanh_grad_near_f64 = 0x1.4372d748e2442p+4;
 static const fg_f64 fg_gelu_sigmoid_grad_near_f64 = 0x1.6d4eab129e50ap+8;
@@ -169,54 +165,54 @@ static const fg_f64 fg_exp_f64[] = {
 };
 static const fg_f64 fg_gelu_num_f64[] = {
     0x1.9deeb30af26c1p-3,
-    0x1.9c6e2f2b56302p-3,
-    0x1.356a1a52e5fb9p-4,
-    -0x1.51ee53084e076p-12,
-    -0x1.a986d628e6d2dp-7,
-    -0x1.b108b4a309492p-8,
-    -0x1.eebe71458c443p-10,
-    -0x1.7335f7ce01ad2p-12,
-    -0x1.7301db45ea204p-15,
-    -0x1.cd2ea66d911dep-19,
-    -0x1.179d2eedda1e1p-23,
+    0x1.9c79602a9961dp-3,
+    0x1.357e45727487ap-4,
+    -0x1.4ba11f0766bc7p-12,
+    -0x1.a98ce25dd4dc5p-7,
+    -0x1.b11f1358304b8p-8,
+    -0x1.eee4452c08e88p-10,
+    -0x1.735ad8d67c499p-12,
+    -0x1.732f82d4857a0p-15,
+    -0x1.cd73864868357p-19,
+    -0x1.17cfd41fcd19cp-23,
 };
 static const fg_f64 fg_gelu_den_f64[] = {
     0x1.0000000000000p+0,
-    0x1.3c2fae8cbe208p+1,
-    0x1.6da10b04755abp+1,
-    0x1.05d13dce5a504p+1,
-    0x1.02a14f88d4e6fp+0,
-    0x1.7325bc96cf409p-2,
-    0x1.8c2ba94fee26ep-4,
-    0x1.3bed1870de6e8p-6,
-    0x1.72f6761c3f624p-9,
-    0x1.33af86cff5368p-12,
-    0x1.47e38ad892e50p-16,
-    0x1.59dbf977beb0dp-21,
+    0x1.3c33247d985b3p+1,
+    0x1.6da9430a8e008p+1,
+    0x1.05da525780d07p+1,
+    0x1.02ada2ba5cc67p+0,
+    0x1.733c928d9fbc8p-2,
+    0x1.8c49f4bd9cfc3p-4,
+    0x1.3c0a625b988b7p-6,
+    0x1.731f7a8ebfc31p-9,
+    0x1.33d7b2084ceaap-12,
+    0x1.4815ddcc2e34ep-16,
+    0x1.5a1a9e5627963p-21,
 };
 static const fg_f64 fg_gelu_grad_num_f64[] = {
     0x1.5214697307b1fp-2,
-    0x1.98f0607c75885p-2,
-    0x1.7c0e08c0252cfp-3,
-    0x1.cf23c75986bddp-7,
-    -0x1.ccbca203252dap-6,
-    -0x1.18fb1d3c36cb1p-6,
-    -0x1.63788d777ce96p-8,
-    -0x1.1f1f5e961f80dp-10,
-    -0x1.2f108f3b5fe1cp-13,
-    -0x1.86cd7a84cddfap-17,
-    -0x1.e09df1b9225a0p-22,
+    0x1.98f370be25421p-2,
+    0x1.7c14cb56def9bp-3,
+    0x1.cf4eb8aaac879p-7,
+    -0x1.ccbd2909da299p-6,
+    -0x1.18ff5a3e4da6bp-6,
+    -0x1.6380e0c8aaa27p-8,
+    -0x1.1f28422dd9c52p-10,
+    -0x1.2f1c48a616791p-13,
+    -0x1.86dfe63da51edp-17,
+    -0x1.e0b953796a2ddp-22,
 };
 static const fg_f64 fg_gelu_grad_den_f64[] = {
     0x1.0000000000000p+0,
-    0x1.23cdae647ecc5p+1,
-    0x1.348fe725a77b1p+1,
-    0x1.8f805677ee984p+0,
-    0x1.5f996dd862341p-1,
-    0x1.b8f734ef8e50fp-3,
-    0x1.909b50cc84d89p-5,
-    0x1.058faeb653e9fp-7,
-    0x1.d8c369867a003p-11,
-    0x1.0d4341563db5cp-14,
-    0x1.293ddb0372390p-19,
+    0x1.23ced751b00c3p+1,
+    0x1.34926c80aac51p+1,
+    0x1.8f8560d973826p+0,
+    0x1.5f9f881d5a37fp-1,
+    0x1.b9011a37ec537p-3,
+    0x1.90a68212fcf7cp-5,
+    0x1.05988fcc283e9p-7,
+    0x1.d8d69c1182344p-11,
+    0x1.0d5037e26e860p-14,
+    0x1.294eca40d2c58p-19,
 };

@@ -13,34 +13,49 @@
 #include "algorithms.h"
 #undef FG_REAL
 
-/* Whether the shorter way of a value function will do: see algorithms.h. */
-#define FG_NEAR(name, dtype, x) v_all_within_##dtype(x, v_set_##dtype(fg_##name##_near_##dtype))
-
+/* A value function of vectors: the short way where every lane allows it (see algorithms.h),
+ * the other kept out of the loop. */
 #define FG_APPLY_1(name, dtype)                                                         \
+    static FG_NOINLINE void far_##name##_##dtype(V_##dtype *x)                          \
+    {                                                                                   \
+        *x = name##_##dtype(*x, 0);                                                     \
+    }                                                                                   \
     static FG_INLINE V_##dtype apply_##name##_##dtype(V_##dtype x)                      \
     {                                                                                   \
-        return FG_NEAR(name, dtype, x) ? name##_##dtype(x, 1) : name##_##dtype(x, 0);   \
+        if (FG_LIKELY(v_all_within_##dtype(x, v_set_##dtype(fg_##name##_near_##dtype)))) \
+            return name##_##dtype(x, 1);                                                \
+        far_##name##_##dtype(&x);                                                       \
+        return x;                                                                       \
     }
 #define FG_APPLY_2(name, dtype)                                                         \
+    static FG_NOINLINE void far_##name##_##dtype(V_##dtype *dy, const V_##dtype *x)     \
+    {                                                                                   \
+        *dy = name##_##dtype(*dy, *x, 0);                                               \
+    }                                                                                   \
     static FG_INLINE V_##dtype apply_##name##_##dtype(V_##dtype dy, V_##dtype x)        \
     {                                                                                   \
-        return FG_NEAR(name, dtype, x) ? name##_##dtype(dy, x, 1) : name##_##dtype(dy, x, 0); \
+        if (FG_LIKELY(v_all_within_##dtype(x, v_set_##dtype(fg_##name##_near_##dtype)))) \
+            return name##_##dtype(dy, x, 1);                                            \
+        far_##name##_##dtype(&dy, &x);                                                  \
+        return dy;                                                                      \
     }
 
-/* The one array loop. The last few elements go through the same vector code in a small
- * buffer, so that a result never depends on its position. */
+/* The one array loop. The last few elements go through the same vector code by way of a
+ * small buffer, so that a result never depends on its position. */
 #define FG_LOOP_1(name, dtype)                                                          \
     static void loop_##name##_##dtype(size_t n, const fg_##dtype *x, fg_##dtype *y)     \
     {                                                                                   \
         enum { LANES = FG_LANES_##dtype };                                              \
-        size_t i = 0;                                                                   \
-        for (; n - i >= LANES; i += LANES)                                              \
-            v_store_##dtype(y + i, apply_##name##_##dtype(v_load_##dtype(x + i)));              \
-        if (i < n) {                                                                    \
-            fg_##dtype a[LANES] = {0};                                                  \
-            memcpy(a, x + i, (n - i) * sizeof *x);                                      \
-            v_store_##dtype(a, apply_##name##_##dtype(v_load_##dtype(a)));                      \
-            memcpy(y + i, a, (n - i) * sizeof *y);                                      \
+        fg_##dtype a[LANES] = {0};                                                      \
+        for (size_t i = 0; i < n; i += LANES) {                                         \
+            const size_t left = n - i;                                                  \
+            const fg_##dtype *from = x + i;                                             \
+            fg_##dtype *to = y + i;                                                     \
+            if (left < LANES)                                                           \
+                from = to = memcpy(a, from, left * sizeof *a);                          \
+            v_store_##dtype(to, apply_##name##_##dtype(v_load_##dtype(from)));          \
+            if (left < LANES)                                                           \
+                memcpy(y + i, a, left * sizeof *a);                                     \
         }                                                                               \
     }
 
@@ -49,16 +64,19 @@
                                       fg_##dtype *dx)                                   \
     {                                                                                   \
         enum { LANES = FG_LANES_##dtype };                                              \
-        size_t i = 0;                                                                   \
-        for (; n - i >= LANES; i += LANES)                                              \
-            v_store_##dtype(dx + i, apply_##name##_##dtype(v_load_##dtype(dy + i),              \
-                                                   v_load_##dtype(x + i)));             \
-        if (i < n) {                                                                    \
-            fg_##dtype a[LANES] = {0}, b[LANES] = {0};                                  \
-            memcpy(a, dy + i, (n - i) * sizeof *dy);                                    \
-            memcpy(b, x + i, (n - i) * sizeof *x);                                      \
-            v_store_##dtype(a, apply_##name##_##dtype(v_load_##dtype(a), v_load_##dtype(b)));   \
-            memcpy(dx + i, a, (n - i) * sizeof *dx);                                    \
+        fg_##dtype a[LANES] = {0}, b[LANES] = {0};                                      \
+        for (size_t i = 0; i < n; i += LANES) {                                         \
+            const size_t left = n - i;                                                  \
+            const fg_##dtype *from = dy + i, *at = x + i;                               \
+            fg_##dtype *to = dx + i;                                                    \
+            if (left < LANES) {                                                         \
+                from = to = memcpy(a, from, left * sizeof *a);                          \
+                at = memcpy(b, at, left * sizeof *b);                                   \
+            }                                                                           \
+            v_store_##dtype(                                                            \
+                to, apply_##name##_##dtype(v_load_##dtype(from), v_load_##dtype(at)));  \
+            if (left < LANES)                                                           \
+                memcpy(dx + i, a, left * sizeof *a);                                    \
         }                                                                               \
     }
 

@@ -15,14 +15,21 @@
 /* after the headers, so that nothing of theirs is compiled for this target */
 #if defined(FG_SIMDE)
 #elif defined(__clang__)
-#pragma clang attribute push(__attribute__((target("avx512f,avx512dq,avx512bw,avx512vl,fma"))), apply_to = function)
+#pragma clang attribute push(__attribute__((target("avx512f,avx512dq,avx512bw,avx512vl,fma"))), \
+                             apply_to = function)
 #elif defined(__GNUC__)
 #pragma GCC push_options
 #pragma GCC target("avx512f,avx512dq,avx512bw,avx512vl,fma")
 #endif
 
 #define FG_TARGET_NAME avx512
-#define FG_REGISTERS 2
+#ifndef FG_REGISTERS
+#define FG_REGISTERS 2 /* 4 gains 3 % on long arrays and doubles the time of short ones */
+#endif
+
+/* Comparisons are made of integers: as such, the bits of numbers that are not negative are in
+ * order, with NaN above infinity, and no flag is raised. An ordered comparison of reals raises
+ * invalid for NaN, and clang makes one of a quiet predicate too. */
 
 /* ---- f32 ----------------------------------------------------------------- */
 
@@ -80,11 +87,14 @@ static FG_INLINE U_f32 u_neg_f32(U_f32 a)
 }
 static FG_INLINE U_f32 u_select_above_f32(U_f32 t, U_f32 limit, U_f32 a, U_f32 b)
 {
-    return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(t, limit, _CMP_GT_OQ), b, a);
+    const __m512i inf = _mm512_set1_epi32(0x7f800000), bits = _mm512_castps_si512(t);
+    const __mmask16 above = _mm512_cmpgt_epi32_mask(bits, _mm512_castps_si512(limit));
+    return _mm512_mask_blend_ps(_mm512_mask_cmple_epi32_mask(above, bits, inf), b, a);
 }
 static FG_INLINE int u_all_within_f32(U_f32 a, U_f32 limit)
 {
-    return _mm512_cmp_ps_mask(u_abs_f32(a), limit, _CMP_LE_OQ) == 0xffff;
+    const __m512i bits = _mm512_castps_si512(u_abs_f32(a));
+    return _mm512_cmpgt_epi32_mask(bits, _mm512_castps_si512(limit)) == 0;
 }
 static FG_INLINE U_f32 u_select_negative_f32(U_f32 s, U_f32 a, U_f32 b)
 {
@@ -188,11 +198,14 @@ static FG_INLINE U_f64 u_neg_f64(U_f64 a)
 }
 static FG_INLINE U_f64 u_select_above_f64(U_f64 t, U_f64 limit, U_f64 a, U_f64 b)
 {
-    return _mm512_mask_blend_pd(_mm512_cmp_pd_mask(t, limit, _CMP_GT_OQ), b, a);
+    const __m512i inf = _mm512_set1_epi64(0x7ff0000000000000), bits = _mm512_castpd_si512(t);
+    const __mmask8 above = _mm512_cmpgt_epi64_mask(bits, _mm512_castpd_si512(limit));
+    return _mm512_mask_blend_pd(_mm512_mask_cmple_epi64_mask(above, bits, inf), b, a);
 }
 static FG_INLINE int u_all_within_f64(U_f64 a, U_f64 limit)
 {
-    return _mm512_cmp_pd_mask(u_abs_f64(a), limit, _CMP_LE_OQ) == 0xff;
+    const __m512i bits = _mm512_castpd_si512(u_abs_f64(a));
+    return _mm512_cmpgt_epi64_mask(bits, _mm512_castpd_si512(limit)) == 0;
 }
 static FG_INLINE U_f64 u_select_negative_f64(U_f64 s, U_f64 a, U_f64 b)
 {

@@ -93,7 +93,7 @@ def limits(fmt):
     exponential; backward_limit: likewise for slopes that a large dy can lift; near: up to it
     no power of two needs a second step.
     """
-    low = fmt.emax + fmt.precision + 10
+    low = fmt.emax + fmt.precision + 14
     out = {}
     for kind, bits in (
         ("limit", low),
@@ -104,8 +104,10 @@ def limits(fmt):
     ):
         a = bits * mp.log(2)
         out[f"gelu_{kind}"] = mp.sqrt(2 * a)
+        if kind == "near":  # of the sigmoid forms: 1 + 2^n is exact
+            a = (fmt.precision - 2) * mp.log(2)
         for form, (w, _) in exponents().items():
-            out[f"{form}_{kind}"] = solve(lambda t: w(t) - a, 10 if form == "gelu_tanh" else a)
+            out[f"{form}_{kind}"] = solve(lambda t: w(t) - a, 4 if form == "gelu_tanh" else a)
     return out
 
 
@@ -169,8 +171,7 @@ def fits(fmt):
 
 def constants(fmt):
     """Every single constant: name -> number of the format."""
-    c = {"minus_zero": "-0.0", "zero": 0, "one": 1, "half": mp.mpf("0.5"), "minus_half": mp.mpf("-0.5")}
-    c["largest"] = (2 - mp.mpf(2) ** (1 - fmt.precision)) * mp.mpf(2) ** fmt.emax
+    c = {"minus_zero": "-0.0", "zero": 0, "one": 1, "half": mp.mpf("0.5")}
     c["log2e"] = 1 / mp.log(2)
     # the bias makes the low bits of k = n + shifter the exponent field of 2^n
     shifter = mp.mpf(3) * mp.mpf(2) ** (fmt.precision - 2) + fmt.emax

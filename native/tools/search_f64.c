@@ -432,8 +432,12 @@ static void search_zone(double center, double radius, double usual_dy)
     static double x[BATCH], dy[BATCH], y[BATCH];
     zone z = {.center = center};
     const double t = fabs(center);
-    if (!isfinite(center) || t < 0x1p-1000 || t > 0x1p1000)
-        return judge_input(pick_dy(-1, usual_dy), center);
+    if (!isfinite(center))
+        return;
+    if (t < 0x1p-970 || t > 0x1p1000) { /* radius is normal */
+        judge_input(pick_dy(-1, usual_dy), center);
+        return;
+    }
     /* narrow enough for the polynomial, and for x - center to be exact */
     radius = fmin(radius, fmin(t / 4, 0.0625 / steepness(t)));
     z.radius = pow2(ilogb(fmax(radius, t * 0x1p-48)));
@@ -510,39 +514,47 @@ static double with_fraction(double x, double target)
 static void search_somewhere(void)
 {
     const double wide = exp2(-uniform(4, 50)); /* from all of a zone to a few numbers */
-    double x = 0;
-    if (random_below(2)) {
-        const input *p = parent();
-        return search_zone(p->x, fabs(p->x) * wide, p->dy);
-    }
-    switch (random_below(8)) {
+    double x, radius, dy = 0;
+    switch (random_below(16)) {
     case 0:
     case 1:
         x = uniform(-limit, 0);
+        radius = random_below(2) ? 1 : wide;
         break;
     case 2:
     case 3:
         x = uniform(-6, 6);
+        radius = random_below(2) ? 1 : wide;
         break;
     case 4:
         x = ldexp(uniform(-2, 2), -(int)random_below(random_below(4) ? 64 : 1000));
+        radius = random_below(2) ? 1 : fabs(x) * wide;
         break;
     case 5:
         x = zero_hi + ldexp(uniform(-2, 2), -3 - (int)random_below(49));
+        radius = fabs(x - zero_hi) / 8;
         x = random_below(4) ? -x : x;
-        return search_zone(x, fabs(fabs(x) - zero_hi) / 8, 0);
+        break;
     case 6:
         x = -sqrt(2) * (1 + random_below(32 * 38)) / 32;
+        radius = -2 * x * wide;
         x += x * (random_below(2) ? wide : -wide);
-        return search_zone(x, -x * wide * 2, 0);
-    default:
+        break;
+    case 7:
         x = uniform(random_below(4) ? -limit : -limit / 8, -2);
-        if (x > -2 || exact(x) == 0)
+        if (exact(x) == 0)
             return;
         x = with_fraction(x, uniform(1.9, 2));
-        return search_zone(x, 0.03 / steepness(-x), 0);
+        radius = 0.03 / steepness(-x);
+        break;
+    default: {
+        const input *p = parent();
+        x = p->x;
+        dy = p->dy;
+        radius = fabs(x) * wide;
     }
-    search_zone(x, random_below(2) ? 1 : wide, 0);
+    }
+    search_zone(x, radius, dy);
 }
 
 /* Worst cases that are known already. */
