@@ -12,6 +12,9 @@ SPLIT_TWICE_F32 = float.fromhex("0x1.7fff6e0000000p+23")
 SPLIT_ABOVE_F32 = float.fromhex("0x1.8001c60000000p+23")
 LN2_HI_F32 = float.fromhex("0x1.62e4300000000p-1")
 LN2_LO_F32 = float.fromhex("-0x1.05c6100000000p-29")
+GELU_SCALE_F32 = float.fromhex("0x1.a000000000000p-2")
+GELU_SHIFT_F32 = float.fromhex("0x1.a000000000000p-1")
+GELU_INVERSE_SCALE_F32 = float.fromhex("0x1.3b13b20000000p+1")
 GELU_HALF_ZERO_HI_F32 = float.fromhex("0x1.80ead20000000p-2")
 GELU_HALF_ZERO_LO_F32 = float.fromhex("-0x1.a03fd40000000p-28")
 GELU_TANH_ZERO_HI_F32 = float.fromhex("0x1.8142a00000000p-1")
@@ -61,19 +64,19 @@ EXP_F32 = (
     float.fromhex("0x1.6a25ac0000000p-10"),
 )
 GELU_NUM_F32 = (
-    float.fromhex("0x1.9deec80000000p-3"),
-    float.fromhex("0x1.84a6160000000p-5"),
-    float.fromhex("-0x1.59c46a0000000p-6"),
-    float.fromhex("-0x1.ad720e0000000p-7"),
-    float.fromhex("-0x1.48ce4e0000000p-9"),
+    float.fromhex("0x1.bb462a0000000p-2"),
+    float.fromhex("0x1.05a9260000000p-2"),
+    float.fromhex("0x1.19bff00000000p-4"),
+    float.fromhex("0x1.f4ef9e0000000p-8"),
+    float.fromhex("-0x1.c8edf60000000p-13"),
 )
 GELU_DEN_F32 = (
     float.fromhex("0x1.0000000000000p+0"),
-    float.fromhex("0x1.b565600000000p+0"),
-    float.fromhex("0x1.4176180000000p+0"),
-    float.fromhex("0x1.02a2420000000p-1"),
-    float.fromhex("0x1.d239f20000000p-4"),
-    float.fromhex("0x1.96b6f40000000p-7"),
+    float.fromhex("0x1.b42b620000000p+0"),
+    float.fromhex("0x1.3fb1760000000p+0"),
+    float.fromhex("0x1.003d4a0000000p-1"),
+    float.fromhex("0x1.cbe7940000000p-4"),
+    float.fromhex("0x1.8d08260000000p-7"),
 )
 GELU_GRAD_NUM_F32 = (
     float.fromhex("0x1.52146a0000000p-2"),
@@ -102,6 +105,9 @@ SPLIT_TWICE_F64 = float.fromhex("0x1.7fffffffffcf7p+52")
 SPLIT_ABOVE_F64 = float.fromhex("0x1.8000000000783p+52")
 LN2_HI_F64 = float.fromhex("0x1.62e42fefa39efp-1")
 LN2_LO_F64 = float.fromhex("0x1.abc9e3b39803fp-56")
+GELU_SCALE_F64 = float.fromhex("0x1.a000000000000p-2")
+GELU_SHIFT_F64 = float.fromhex("0x1.a000000000000p-1")
+GELU_INVERSE_SCALE_F64 = float.fromhex("0x1.3b13b13b13b14p+1")
 GELU_HALF_ZERO_HI_F64 = float.fromhex("0x1.80ead197f00b4p-2")
 GELU_HALF_ZERO_LO_F64 = float.fromhex("-0x1.13e74c58cada8p-57")
 GELU_TANH_ZERO_HI_F64 = float.fromhex("0x1.81429f9e97e4dp-1")
@@ -156,31 +162,31 @@ EXP_F64 = (
     float.fromhex("0x1.ad808d976041ap-26"),
 )
 GELU_NUM_F64 = (
-    float.fromhex("0x1.9deeb30af26c1p-3"),
-    float.fromhex("0x1.9c79602a9961dp-3"),
-    float.fromhex("0x1.357e45727487ap-4"),
-    float.fromhex("-0x1.4ba11f0766bc7p-12"),
-    float.fromhex("-0x1.a98ce25dd4dc5p-7"),
-    float.fromhex("-0x1.b11f1358304b8p-8"),
-    float.fromhex("-0x1.eee4452c08e88p-10"),
-    float.fromhex("-0x1.735ad8d67c499p-12"),
-    float.fromhex("-0x1.732f82d4857a0p-15"),
-    float.fromhex("-0x1.cd73864868357p-19"),
-    float.fromhex("-0x1.17cfd41fcd19cp-23"),
+    float.fromhex("0x1.bb461e71c7fafp-2"),
+    float.fromhex("0x1.2c4adc0988f70p-1"),
+    float.fromhex("0x1.93b6893e396aep-2"),
+    float.fromhex("0x1.5993b1acb096ep-3"),
+    float.fromhex("0x1.9a61b1e186143p-5"),
+    float.fromhex("0x1.5bf198e479e2fp-7"),
+    float.fromhex("0x1.a24a0cbc8cdb4p-10"),
+    float.fromhex("0x1.5331c25ae39a9p-13"),
+    float.fromhex("0x1.405f769fb3387p-17"),
+    float.fromhex("0x1.54e6a8c43aa82p-23"),
+    float.fromhex("-0x1.87cc3b5305be5p-27"),
 )
 GELU_DEN_F64 = (
     float.fromhex("0x1.0000000000000p+0"),
-    float.fromhex("0x1.3c33247d985b3p+1"),
-    float.fromhex("0x1.6da9430a8e008p+1"),
-    float.fromhex("0x1.05da525780d07p+1"),
-    float.fromhex("0x1.02ada2ba5cc67p+0"),
-    float.fromhex("0x1.733c928d9fbc8p-2"),
-    float.fromhex("0x1.8c49f4bd9cfc3p-4"),
-    float.fromhex("0x1.3c0a625b988b7p-6"),
-    float.fromhex("0x1.731f7a8ebfc31p-9"),
-    float.fromhex("0x1.33d7b2084ceaap-12"),
-    float.fromhex("0x1.4815ddcc2e34ep-16"),
-    float.fromhex("0x1.5a1a9e5627963p-21"),
+    float.fromhex("0x1.3bf39d220c0d0p+1"),
+    float.fromhex("0x1.6d103e0ecb71dp+1"),
+    float.fromhex("0x1.052eaaff0a9f9p+1"),
+    float.fromhex("0x1.01c0bf6000e3cp+0"),
+    float.fromhex("0x1.717d9c31888a9p-2"),
+    float.fromhex("0x1.89ecedaf5c3e1p-4"),
+    float.fromhex("0x1.39b40ac919fa4p-6"),
+    float.fromhex("0x1.6fc383af56843p-9"),
+    float.fromhex("0x1.30736c4904533p-12"),
+    float.fromhex("0x1.43aca6ca5f169p-16"),
+    float.fromhex("0x1.545320de77c80p-21"),
 )
 GELU_GRAD_NUM_F64 = (
     float.fromhex("0x1.5214697307b1fp-2"),

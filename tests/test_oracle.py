@@ -114,7 +114,6 @@ def test_backward_keeps_the_slope_unrounded():
         slope = oracle.exact("gelu_grad", x)
         assert oracle.round_to(slope, "f32") == 0x80000000
     dx = oracle.exact("gelu_backward", 3e38, -19.0)
-    assert relative(dx, oracle.exact("gelu_grad", -19.0)) > 1e37  # not the slope itself
     assert relative(dx / 3e38, oracle.exact("gelu_grad", -19.0)) < 2.0**-150
     assert oracle.round_to(dx, "f32") not in (0, 0x80000000)
     # A tie of dy/2 that only the unrounded slope decides.

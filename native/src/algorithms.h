@@ -5,14 +5,14 @@
  * slope(-x) = 1 - slope(x). What is needed is thus the small quantity of the negative
  * side, right relatively, at t = |x|; nothing cancels where it is taken from x or 1:
  *
- *   gelu          y = max(x, 0) - L,  L = t Phi(-t) = t exp(-t^2/2) (1 + h(t)) / (2 + 2t)
+ *   gelu          y = max(x, 0) - L,  L = t Phi(-t) = c t exp(-t^2/2) (1 + h(t)) / (t + 2c)
  *   x*s(w) forms  y = x / (1 + exp(-w(x)))
  *   gelu_grad     P = exp(-t^2/2) (t0 - t) (1 + g(t)) / 2
  *   other slopes  P = E (1 + E - t w'(t)) / (1 + E)^2,  E = exp(-w(t))
  *                 y = P for x < 0, 1 - P for x >= 0
  *
  * h and g are rational minimax fits (tools/generate_coefficients.py), t0 the zero of the
- * slope. Every intermediate result whose rounding would show is an unevaluated sum.
+ * slope; c = 13/32 makes h small where its rounding is worst, at large t. Every intermediate result whose rounding would show is an unevaluated sum.
  *
  * A power of two is applied in two steps where it may leave the range of normal numbers
  * (x far below 0), the second to the finished result, so that it is rounded once. `near`
@@ -30,31 +30,23 @@ typedef struct pair {
 
 /* ---- building blocks ---------------------------------------------------- */
 
-/* c[0] + c[1] x + ... + c[degree] x^degree. */
-static FG_INLINE V horner(V x, const T *c, int degree)
-{
-    V sum = v_set(c[degree]);
-    for (int i = degree - 1; i >= 0; i--)
-        sum = v_fma(sum, x, v_set(c[i]));
-    return sum;
-}
-#define FG_POLY(x, name) \
-    horner(x, FG_NAME(fg_##name), FG_COUNT(FG_NAME(fg_##name)) - 1)
 #define FG_COUNT(array) ((int)(sizeof(array) / sizeof((array)[0])))
 
-/* c[2] + c[3] f + ... of the exponential's polynomial: its even and odd terms apart, which
- * halves the chain of operations. */
-static FG_INLINE V exp_high(V f, V f2)
+/* c[from] + c[from + 1] x + ... + c[degree] x^(degree - from) for degree >= from + 1: the
+ * even and the odd terms apart, in x2 = x^2. That halves the chain of operations, and its
+ * rounding errors. */
+static FG_INLINE V polynomial(V x, V x2, const T *c, int from, int degree)
 {
-    const T *c = FG_NAME(fg_exp);
-    const int degree = FG_COUNT(FG_NAME(fg_exp)) - 1;
-    V even = v_set(c[degree - degree % 2]), odd = v_set(c[degree - 1 + degree % 2]);
-    for (int i = degree - degree % 2 - 2; i >= 2; i -= 2)
-        even = v_fma(even, f2, v_set(c[i]));
-    for (int i = degree - 1 + degree % 2 - 2; i >= 3; i -= 2)
-        odd = v_fma(odd, f2, v_set(c[i]));
-    return v_fma(f, odd, even);
+    V even = v_set(c[degree - (degree - from) % 2]);
+    V odd = v_set(c[degree - 1 + (degree - from) % 2]);
+    for (int i = degree - (degree - from) % 2 - 2; i >= from; i -= 2)
+        even = v_fma(even, x2, v_set(c[i]));
+    for (int i = degree - 1 + (degree - from) % 2 - 2; i >= from + 1; i -= 2)
+        odd = v_fma(odd, x2, v_set(c[i]));
+    return v_fma(x, odd, even);
 }
+#define FG_POLY(x, x2, name, from) \
+    polynomial(x, x2, FG_NAME(fg_##name), from, FG_COUNT(FG_NAME(fg_##name)) - 1)
 
 /* a + b exactly, for |a| >= |b| or a = 0. */
 static FG_INLINE pair fast_two_sum(V a, V b)
@@ -152,7 +144,7 @@ static FG_INLINE exponential exp_reduced(V k, V a_hi, V a_lo)
     const V f_lo = v_fnma(n, FG_C(ln2_lo), a_lo);
     const V f2 = v_mul(f, f);
     const V low = v_fma(f, v_set(FG_NAME(fg_exp)[1]), v_set(FG_NAME(fg_exp)[0]));
-    const V p = v_fma(f2, exp_high(f, f2), low);
+    const V p = v_fma(f2, FG_POLY(f, f2, exp, 2), low);
     const pair s = fast_two_sum(FG_C(one), f);
     const V w = v_fma(f2, low, s.hi); /* exp(f) as far as f_lo needs it */
     r.f = f;
@@ -199,15 +191,17 @@ static FG_INLINE V FG_NAME(gelu)(V x, int near)
     const pair a = two_product(v_neg(half_t), t);
     const V k = exponent(a.hi);
     const exponential e = exp_reduced(k, a.hi, a.lo);
-    const V h = v_div(v_mul(t, FG_POLY(t, gelu_num)), FG_POLY(t, gelu_den));
-    /* b = t/(2 + 2t) as a sum; d - 1 is exact, and so is the rest of the division */
-    const V d = v_add(t, FG_C(one));
-    const V d_lo = v_sub(t, v_sub(d, FG_C(one)));
-    const V inverse = v_div(FG_C(half), d);
+    const V t2 = v_mul(t, t);
+    const V h = v_div(v_mul(t, FG_POLY(t, t2, gelu_num, 0)), FG_POLY(t, t2, gelu_den, 0));
+    /* b = c t/(t + 2c) as a sum; d - 2c is exact, and so are the remainders of the division */
+    const V d = v_add(t, FG_C(gelu_shift));
+    const V d_lo = v_sub(t, v_sub(d, FG_C(gelu_shift)));
+    const V inverse = v_div(FG_C(gelu_scale), d);
+    const pair ct = two_product(t, FG_C(gelu_scale));
     pair b;
     b.hi = v_mul(t, inverse);
-    const V rest = v_fnma(b.hi, d_lo, v_fnma(b.hi, d, half_t));
-    b.lo = v_mul(v_add(rest, rest), inverse);
+    const V rest = v_fnma(b.hi, d_lo, v_add(v_fnma(b.hi, d, ct.hi), ct.lo));
+    b.lo = v_mul(rest, v_mul(inverse, FG_C(gelu_inverse_scale)));
     const pair m = gaussian(b, h, e);
     const V k_split = near ? k : at_least(k, FG_C(split));
     const V scale = pow2(k_split);
@@ -299,7 +293,8 @@ static FG_INLINE tail FG_NAME(gelu_tail)(V t)
     const pair a = two_product(v_neg(half_t), t);
     const V k = exponent(a.hi);
     const exponential e = exp_reduced(k, a.hi, a.lo);
-    const V g = v_div(FG_POLY(t, gelu_grad_num), FG_POLY(t, gelu_grad_den));
+    const V t2 = v_mul(t, t);
+    const V g = v_div(FG_POLY(t, t2, gelu_grad_num, 0), FG_POLY(t, t2, gelu_grad_den, 0));
     const pair b = distance(FG_C(gelu_half_zero_hi), FG_C(gelu_half_zero_lo), half_t);
     const pair m = gaussian(b, g, e);
     const tail r = {v_add(m.hi, m.lo), k};

@@ -3,7 +3,7 @@
 /* clang-format off */
 
 /* f32 exp: relative error of the fit 2^-28.3 */
-/* f32 gelu: relative error of the fit 2^-28.6 */
+/* f32 gelu: relative error of the fit 2^-28.4 */
 /* f32 gelu_grad: relative error of the fit 2^-32.3 */
 static const fg_f32 fg_minus_zero_f32 = -0x0.0p+0f;
 static const fg_f32 fg_zero_f32 = 0x0.0p+0f;
@@ -16,6 +16,9 @@ static const fg_f32 fg_split_twice_f32 = 0x1.7fff6e0000000p+23f;
 static const fg_f32 fg_split_above_f32 = 0x1.8001c60000000p+23f;
 static const fg_f32 fg_ln2_hi_f32 = 0x1.62e4300000000p-1f;
 static const fg_f32 fg_ln2_lo_f32 = -0x1.05c6100000000p-29f;
+static const fg_f32 fg_gelu_scale_f32 = 0x1.a000000000000p-2f;
+static const fg_f32 fg_gelu_shift_f32 = 0x1.a000000000000p-1f;
+static const fg_f32 fg_gelu_inverse_scale_f32 = 0x1.3b13b20000000p+1f;
 static const fg_f32 fg_gelu_half_zero_hi_f32 = 0x1.80ead20000000p-2f;
 static const fg_f32 fg_gelu_half_zero_lo_f32 = -0x1.a03fd40000000p-28f;
 static const fg_f32 fg_gelu_tanh_zero_hi_f32 = 0x1.8142a00000000p-1f;
@@ -65,19 +68,19 @@ static const fg_f32 fg_exp_f32[] = {
     0x1.6a25ac0000000p-10f,
 };
 static const fg_f32 fg_gelu_num_f32[] = {
-    0x1.9deec80000000p-3f,
-    0x1.84a6160000000p-5f,
-    -0x1.59c46a0000000p-6f,
-    -0x1.ad720e0000000p-7f,
-    -0x1.48ce4e0000000p-9f,
+    0x1.bb462a0000000p-2f,
+    0x1.05a9260000000p-2f,
+    0x1.19bff00000000p-4f,
+    0x1.f4ef9e0000000p-8f,
+    -0x1.c8edf60000000p-13f,
 };
 static const fg_f32 fg_gelu_den_f32[] = {
     0x1.0000000000000p+0f,
-    0x1.b565600000000p+0f,
-    0x1.4176180000000p+0f,
-    0x1.02a2420000000p-1f,
-    0x1.d239f20000000p-4f,
-    0x1.96b6f40000000p-7f,
+    0x1.b42b620000000p+0f,
+    0x1.3fb1760000000p+0f,
+    0x1.003d4a0000000p-1f,
+    0x1.cbe7940000000p-4f,
+    0x1.8d08260000000p-7f,
 };
 static const fg_f32 fg_gelu_grad_num_f32[] = {
     0x1.52146a0000000p-2f,
@@ -97,7 +100,7 @@ static const fg_f32 fg_gelu_grad_den_f32[] = {
 };
 
 /* f64 exp: relative error of the fit 2^-57.9 */
-/* f64 gelu: relative error of the fit 2^-61.0 */
+/* f64 gelu: relative error of the fit 2^-60.9 */
 /* f64 gelu_grad: relative error of the fit 2^-59.7 */
 static const fg_f64 fg_minus_zero_f64 = -0x0.0p+0;
 static const fg_f64 fg_zero_f64 = 0x0.0p+0;
@@ -110,6 +113,9 @@ static const fg_f64 fg_split_twice_f64 = 0x1.7fffffffffcf7p+52;
 static const fg_f64 fg_split_above_f64 = 0x1.8000000000783p+52;
 static const fg_f64 fg_ln2_hi_f64 = 0x1.62e42fefa39efp-1;
 static const fg_f64 fg_ln2_lo_f64 = 0x1.abc9e3b39803fp-56;
+static const fg_f64 fg_gelu_scale_f64 = 0x1.a000000000000p-2;
+static const fg_f64 fg_gelu_shift_f64 = 0x1.a000000000000p-1;
+static const fg_f64 fg_gelu_inverse_scale_f64 = 0x1.3b13b13b13b14p+1;
 static const fg_f64 fg_gelu_half_zero_hi_f64 = 0x1.80ead197f00b4p-2;
 static const fg_f64 fg_gelu_half_zero_lo_f64 = -0x1.13e74c58cada8p-57;
 static const fg_f64 fg_gelu_tanh_zero_hi_f64 = 0x1.81429f9e97e4dp-1;
@@ -164,31 +170,31 @@ static const fg_f64 fg_exp_f64[] = {
     0x1.ad808d976041ap-26,
 };
 static const fg_f64 fg_gelu_num_f64[] = {
-    0x1.9deeb30af26c1p-3,
-    0x1.9c79602a9961dp-3,
-    0x1.357e45727487ap-4,
-    -0x1.4ba11f0766bc7p-12,
-    -0x1.a98ce25dd4dc5p-7,
-    -0x1.b11f1358304b8p-8,
-    -0x1.eee4452c08e88p-10,
-    -0x1.735ad8d67c499p-12,
-    -0x1.732f82d4857a0p-15,
-    -0x1.cd73864868357p-19,
-    -0x1.17cfd41fcd19cp-23,
+    0x1.bb461e71c7fafp-2,
+    0x1.2c4adc0988f70p-1,
+    0x1.93b6893e396aep-2,
+    0x1.5993b1acb096ep-3,
+    0x1.9a61b1e186143p-5,
+    0x1.5bf198e479e2fp-7,
+    0x1.a24a0cbc8cdb4p-10,
+    0x1.5331c25ae39a9p-13,
+    0x1.405f769fb3387p-17,
+    0x1.54e6a8c43aa82p-23,
+    -0x1.87cc3b5305be5p-27,
 };
 static const fg_f64 fg_gelu_den_f64[] = {
     0x1.0000000000000p+0,
-    0x1.3c33247d985b3p+1,
-    0x1.6da9430a8e008p+1,
-    0x1.05da525780d07p+1,
-    0x1.02ada2ba5cc67p+0,
-    0x1.733c928d9fbc8p-2,
-    0x1.8c49f4bd9cfc3p-4,
-    0x1.3c0a625b988b7p-6,
-    0x1.731f7a8ebfc31p-9,
-    0x1.33d7b2084ceaap-12,
-    0x1.4815ddcc2e34ep-16,
-    0x1.5a1a9e5627963p-21,
+    0x1.3bf39d220c0d0p+1,
+    0x1.6d103e0ecb71dp+1,
+    0x1.052eaaff0a9f9p+1,
+    0x1.01c0bf6000e3cp+0,
+    0x1.717d9c31888a9p-2,
+    0x1.89ecedaf5c3e1p-4,
+    0x1.39b40ac919fa4p-6,
+    0x1.6fc383af56843p-9,
+    0x1.30736c4904533p-12,
+    0x1.43aca6ca5f169p-16,
+    0x1.545320de77c80p-21,
 };
 static const fg_f64 fg_gelu_grad_num_f64[] = {
     0x1.5214697307b1fp-2,

@@ -67,6 +67,7 @@ def solve(f, guess):
 A = 2 * mp.sqrt(2 / mp.pi)
 B = A * mp.mpf("0.044715")
 C = mp.mpf("1.702")
+GELU_SCALE = mp.mpf(13) / 32  # near Phi(-t) t exp(t^2/2) at infinity, which is 0.3989
 
 
 def exponents():
@@ -141,7 +142,7 @@ def fits(fmt):
 
     def h_over_t(t):
         t = max(t, mp.mpf("1e-20"))
-        return (2 * mills(t) * (t + 1) - 1) / t
+        return (mills(t) * (t + 2 * GELU_SCALE) / GELU_SCALE - 1) / t
 
     lim = limits(fmt)
     fit = first(
@@ -185,6 +186,8 @@ def constants(fmt):
 
     pair("ln2", mp.log(2))
     z = zeros()
+    c["gelu_scale"], c["gelu_shift"] = GELU_SCALE, 2 * GELU_SCALE
+    c["gelu_inverse_scale"] = 1 / GELU_SCALE
     pair("gelu_half_zero", z["gelu"] / 2)
     for form in exponents():
         pair(f"{form}_zero", z[form])

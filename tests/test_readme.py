@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What the documents say is so: their programs run, the files that they name exist."""
+
+import doctest
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fastgelu
+
+ROOT = Path(__file__).parents[1]
+DOCUMENTS = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "benchmarks/README.md"]
+
+
+def block(language, containing):
+    """The code block of README.md in a language that holds some text."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    found = re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    (match,) = (code for code in found if containing in code)
+    return match
+
+
+def test_python_quick_start():
+    parser, runner = doctest.DocTestParser(), doctest.DocTestRunner()
+    test = parser.get_doctest(block("python", ">>>"), {}, "README.md", None, 0)
+    with np.printoptions():  # what it sets ends here
+        results = runner.run(test)
+    assert results.attempted > 10 and results.failed == 0
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler named cc")
+def test_c_quick_start(tmp_path):
+    shutil.copytree(ROOT / "native", tmp_path / "native")
+    (tmp_path / "demo.c").write_text(block("c", "main"), encoding="utf-8")
+    commands = block("sh", "demo.c").replace("-O3", "-O0")  # compiles in half the time
+    done = subprocess.run(
+        ["sh", "-e", "-c", commands], cwd=tmp_path, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0 and done.stderr == "", done.stderr
+    printed = [line.partition(" = ")[2] for line in done.stdout.splitlines()]
+    x = np.array([-5.5, -1, 0, 2], np.float32)
+    assert printed == [f"{y:.4g}" for y in fastgelu.gelu(x).tolist()]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_files_that_documents_name_exist(document):
+    path = ROOT / document
+    text = path.read_text(encoding="utf-8")
+    links = [link for link in re.findall(r"\]\(([^)#]+)\)", text) if ":" not in link]
+    for link in links:
+        assert (path.parent / link).exists(), link
+    folders = "native|fastgelu|tests|benchmarks|examples"
+    named = re.findall(rf"\b((?:{folders})/[\w./<>*]+\w)", text)
+    for name in named:  # target_<name>.c stands for all
+        assert any(ROOT.glob(re.sub("<.*?>", "*", name))), name
+    assert links or named or document == "CHANGELOG.md"
+
+
+def test_tables_name_every_function():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    for entry in fastgelu.functions():
+        assert f"`{entry.name}`" in text
+        for table in ("accuracy", "speed"):
+            generated = text.partition(f"<!-- begin: {table} -->")[2].partition("<!-- end")[0]
+            row = rf"^\| {entry.name} +\| {entry.dtype} +\|"
+            assert re.search(row, generated, re.MULTILINE), (table, entry)
+
+
+def test_the_accuracy_table_states_the_registry_bounds():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (\w+) +\| (\w+) +\| +([\d.]+) \| +([\d.]+) \|", text, re.MULTILINE)
+    found = {
+        (name, dtype): (float(bound), float(measured)) for name, dtype, bound, measured in rows
+    }
+    for entry in fastgelu.functions():
+        bound, measured = found[entry.name, entry.dtype]
+        assert bound == entry.max_ulp and measured <= bound, entry
