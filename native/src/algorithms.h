@@ -146,11 +146,13 @@ static FG_INLINE exponential exp_reduced(V k, V a_hi, V a_lo)
     const V low = v_fma(f, v_set(FG_NAME(fg_exp)[1]), v_set(FG_NAME(fg_exp)[0]));
     const V p = v_fma(f2, FG_POLY(f, f2, exp, 2), low);
     const pair s = fast_two_sum(FG_C(one), f);
-    const V w = v_fma(f2, low, s.hi); /* exp(f) as far as f_lo needs it */
+    /* exp(f) as far as f_lo needs it: in double that is a term more */
+    const int more = FG_COUNT(FG_NAME(fg_exp)) > 6;
+    const V w = v_fma(f2, more ? v_fma(f2, v_set(FG_NAME(fg_exp)[2]), low) : low, s.hi);
     r.f = f;
     r.s = s.hi;
-    r.q = v_fma(f2, p, v_fma(f_lo, w, f));
     r.tail = v_fma(f2, p, v_mul(f_lo, w));
+    r.q = v_add(f, r.tail);
     r.rest = v_fma(f2, p, v_fma(f_lo, w, s.lo));
     return r;
 }

@@ -76,7 +76,7 @@ int fg_cpu_has_avx2(const fg_cpuid *cpu)
 
 int fg_cpu_has_avx512(const fg_cpuid *cpu)
 {
-#ifdef FG_SIMDE /* tests only: the target is made of AVX2 instructions */
+#ifdef FG_EMULATE_AVX512 /* tests only: the target is made of AVX2 instructions, by SIMDe */
     return fg_cpu_has_avx2(cpu);
 #else
     const uint32_t f = 1u << 16, dq = 1u << 17, bw = 1u << 30, vl = 1u << 31;
