@@ -32,21 +32,35 @@ typedef struct pair {
 
 #define FG_COUNT(array) ((int)(sizeof(array) / sizeof((array)[0])))
 
-/* c[from] + c[from + 1] x + ... + c[degree] x^(degree - from) for degree >= from + 1: the
- * even and the odd terms apart, in x2 = x^2. That halves the chain of operations, and its
- * rounding errors. */
+/* c[from] + c[from + step] y + c[from + 2 step] y^2 + ... up to c[degree]. */
+static FG_INLINE V every(V y, const T *c, int from, int step, int degree)
+{
+    int i = degree - (degree - from) % step;
+    V sum = v_set(c[i]);
+    for (i -= step; i >= from; i -= step)
+        sum = v_fma(sum, y, v_set(c[i]));
+    return sum;
+}
+
+/* c[from] + c[from + 1] x + ... + c[degree] x^(degree - from): the even and the odd terms
+ * apart, in x2 = x^2. That halves the chain of operations, and of rounding errors. */
 static FG_INLINE V polynomial(V x, V x2, const T *c, int from, int degree)
 {
-    V even = v_set(c[degree - (degree - from) % 2]);
-    V odd = v_set(c[degree - 1 + (degree - from) % 2]);
-    for (int i = degree - (degree - from) % 2 - 2; i >= from; i -= 2)
-        even = v_fma(even, x2, v_set(c[i]));
-    for (int i = degree - 1 + (degree - from) % 2 - 2; i >= from + 1; i -= 2)
-        odd = v_fma(odd, x2, v_set(c[i]));
-    return v_fma(x, odd, even);
+    return v_fma(x, every(x2, c, from + 1, 2, degree), every(x2, c, from, 2, degree));
+}
+
+/* c[0] + c[1] x + ... + c[degree] x^degree, in four such parts, and c[0] last: few roundings
+ * where x is large, and one where it is small. */
+static FG_INLINE V long_polynomial(V x, V x2, V x4, const T *c, int degree)
+{
+    const V even = v_fma(x2, every(x4, c, 3, 4, degree), every(x4, c, 1, 4, degree));
+    const V odd = v_fma(x2, every(x4, c, 4, 4, degree), every(x4, c, 2, 4, degree));
+    return v_fma(x, v_fma(x, odd, even), v_set(c[0]));
 }
 #define FG_POLY(x, x2, name, from) \
     polynomial(x, x2, FG_NAME(fg_##name), from, FG_COUNT(FG_NAME(fg_##name)) - 1)
+#define FG_LONG_POLY(x, x2, x4, name) \
+    long_polynomial(x, x2, x4, FG_NAME(fg_##name), FG_COUNT(FG_NAME(fg_##name)) - 1)
 
 /* a + b exactly, for |a| >= |b| or a = 0. */
 static FG_INLINE pair fast_two_sum(V a, V b)
@@ -163,10 +177,10 @@ static FG_INLINE V exponent(V a)
     return v_fma(a, FG_C(log2e), FG_C(shifter));
 }
 
-/* b (1 + h) exp(f + f_lo) for e as above, as a sum: b (s + z), z = rest + h (s + rest). */
+/* b (1 + h) exp(f + f_lo) for e as above, as a sum: b (s + z), z = rest + h s + h rest. */
 static FG_INLINE pair gaussian(pair b, V h, exponential e)
 {
-    const V z = v_fma(h, v_add(e.s, e.rest), e.rest);
+    const V z = v_fma(h, e.s, v_fma(h, e.rest, e.rest));
     pair r = two_product(b.hi, e.s);
     r.lo = v_fma(b.hi, z, v_fma(b.lo, e.s, r.lo));
     return r;
@@ -193,8 +207,9 @@ static FG_INLINE V FG_NAME(gelu)(V x, int near)
     const pair a = two_product(v_neg(half_t), t);
     const V k = exponent(a.hi);
     const exponential e = exp_reduced(k, a.hi, a.lo);
-    const V t2 = v_mul(t, t);
-    const V h = v_div(v_mul(t, FG_POLY(t, t2, gelu_num, 0)), FG_POLY(t, t2, gelu_den, 0));
+    const V t2 = v_mul(t, t), t4 = v_mul(t2, t2);
+    const V h = v_div(v_mul(t, FG_LONG_POLY(t, t2, t4, gelu_num)),
+                      FG_LONG_POLY(t, t2, t4, gelu_den));
     /* b = c t/(t + 2c) as a sum; d - 2c is exact, and so are the remainders of the division */
     const V d = v_add(t, FG_C(gelu_shift));
     const V d_lo = v_sub(t, v_sub(d, FG_C(gelu_shift)));
@@ -295,8 +310,9 @@ static FG_INLINE tail FG_NAME(gelu_tail)(V t)
     const pair a = two_product(v_neg(half_t), t);
     const V k = exponent(a.hi);
     const exponential e = exp_reduced(k, a.hi, a.lo);
-    const V t2 = v_mul(t, t);
-    const V g = v_div(FG_POLY(t, t2, gelu_grad_num, 0), FG_POLY(t, t2, gelu_grad_den, 0));
+    const V t2 = v_mul(t, t), t4 = v_mul(t2, t2);
+    const V g = v_div(FG_LONG_POLY(t, t2, t4, gelu_grad_num),
+                      FG_LONG_POLY(t, t2, t4, gelu_grad_den));
     const pair b = distance(FG_C(gelu_half_zero_hi), FG_C(gelu_half_zero_lo), half_t);
     const pair m = gaussian(b, g, e);
     const tail r = {v_add(m.hi, m.lo), k};
