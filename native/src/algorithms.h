@@ -394,6 +394,9 @@ static FG_INLINE V finish_slope(V x, tail r, int near)
  * -0, not just small: it makes NaN of an infinite dy. */
 static FG_INLINE V finish_backward(V dy, V x, tail r, int near)
 {
+    /* of a NaN, whose bits would scale dy at random */
+    if (!near)
+        r.k = at_most(at_least(r.k, FG_C(split_thrice)), FG_C(split_above));
     const V k = near ? r.k : at_least(r.k, FG_C(split));
     const V p = v_mul(r.p, pow2(k));
     const V above = v_sub(FG_C(one), p);

@@ -20,9 +20,9 @@ static void store_current(const fg_table *table)
 {
     _InterlockedExchangePointer((void *volatile *)&current, (void *)table);
 }
-static void store_first(const fg_table *table)
+static int store_first(const fg_table *table)
 {
-    _InterlockedCompareExchangePointer((void *volatile *)&current, (void *)table, NULL);
+    return !_InterlockedCompareExchangePointer((void *volatile *)&current, (void *)table, NULL);
 }
 #else
 #include <stdatomic.h>
@@ -35,10 +35,10 @@ static void store_current(const fg_table *table)
 {
     atomic_store_explicit(&current, table, memory_order_release);
 }
-static void store_first(const fg_table *table)
+static int store_first(const fg_table *table)
 {
     const fg_table *none = NULL;
-    atomic_compare_exchange_strong(&current, &none, table);
+    return atomic_compare_exchange_strong(&current, &none, table);
 }
 #endif
 
@@ -73,20 +73,17 @@ static int find(const char *name, const fg_table **table)
 
 static const fg_table *choose(void)
 {
-    const fg_table *table = NULL;
+    const fg_table *chosen = NULL;
     const char *name = getenv("FASTGELU_TARGET");
-    if (name && *name) {
-        const int code = find(name, &table);
-        if (code != FASTGELU_OK) {
-            table = best();
-            fprintf(stderr, "fastgelu: FASTGELU_TARGET=%s is %s; using %s\n", name,
-                    code == FASTGELU_UNKNOWN_TARGET ? "unknown" : "not supported by this machine",
-                    table->name);
-        }
-    } else {
-        table = best();
-    }
-    store_first(table); /* a concurrent fastgelu_set_target wins */
+    const int code = name && *name ? find(name, &chosen) : FASTGELU_OK;
+    if (!chosen || code != FASTGELU_OK)
+        chosen = best();
+    /* of many threads that call first, one stores and one complains; a concurrent
+     * fastgelu_set_target wins */
+    if (store_first(chosen) && code != FASTGELU_OK)
+        fprintf(stderr, "fastgelu: FASTGELU_TARGET=%s is %s; using %s\n", name,
+                code == FASTGELU_UNKNOWN_TARGET ? "unknown" : "not supported by this machine",
+                chosen->name);
     return load_current();
 }
 

@@ -2,6 +2,9 @@
 /* target_avx2.c: x86-64 with AVX2 and FMA: 8 floats or 4 doubles. */
 #include "internal.h"
 
+/* an empty file on other processors: builds may compile every file */
+#if defined(__x86_64__) || defined(_M_X64)
+
 #include <immintrin.h>
 #include <string.h>
 
@@ -15,6 +18,10 @@
 
 #define FG_TARGET_NAME avx2
 #define FG_REGISTERS 2
+
+/* Comparisons are made of integers: as such, the bits of numbers that are not negative are in
+ * order, with NaN above infinity, and no flag is raised. An ordered comparison of reals raises
+ * invalid for NaN, and clang makes one of a quiet predicate too. */
 
 /* ---- f32 ----------------------------------------------------------------- */
 
@@ -72,11 +79,16 @@ static FG_INLINE U_f32 u_neg_f32(U_f32 a)
 }
 static FG_INLINE U_f32 u_select_above_f32(U_f32 t, U_f32 limit, U_f32 a, U_f32 b)
 {
-    return _mm256_blendv_ps(b, a, _mm256_cmp_ps(t, limit, _CMP_GT_OQ));
+    const __m256i inf = _mm256_set1_epi32(0x7f800000), bits = _mm256_castps_si256(t);
+    const __m256i above = _mm256_cmpgt_epi32(bits, _mm256_castps_si256(limit));
+    const __m256i nan = _mm256_cmpgt_epi32(bits, inf);
+    return _mm256_blendv_ps(b, a, _mm256_castsi256_ps(_mm256_andnot_si256(nan, above)));
 }
 static FG_INLINE int u_all_within_f32(U_f32 a, U_f32 limit)
 {
-    return _mm256_movemask_ps(_mm256_cmp_ps(u_abs_f32(a), limit, _CMP_LE_OQ)) == 0xff;
+    const __m256i bits = _mm256_castps_si256(u_abs_f32(a));
+    const __m256i above = _mm256_cmpgt_epi32(bits, _mm256_castps_si256(limit));
+    return _mm256_movemask_ps(_mm256_castsi256_ps(above)) == 0;
 }
 static FG_INLINE U_f32 u_select_negative_f32(U_f32 s, U_f32 a, U_f32 b)
 {
@@ -178,11 +190,16 @@ static FG_INLINE U_f64 u_neg_f64(U_f64 a)
 }
 static FG_INLINE U_f64 u_select_above_f64(U_f64 t, U_f64 limit, U_f64 a, U_f64 b)
 {
-    return _mm256_blendv_pd(b, a, _mm256_cmp_pd(t, limit, _CMP_GT_OQ));
+    const __m256i inf = _mm256_set1_epi64x(0x7ff0000000000000), bits = _mm256_castpd_si256(t);
+    const __m256i above = _mm256_cmpgt_epi64(bits, _mm256_castpd_si256(limit));
+    const __m256i nan = _mm256_cmpgt_epi64(bits, inf);
+    return _mm256_blendv_pd(b, a, _mm256_castsi256_pd(_mm256_andnot_si256(nan, above)));
 }
 static FG_INLINE int u_all_within_f64(U_f64 a, U_f64 limit)
 {
-    return _mm256_movemask_pd(_mm256_cmp_pd(u_abs_f64(a), limit, _CMP_LE_OQ)) == 0xf;
+    const __m256i bits = _mm256_castpd_si256(u_abs_f64(a));
+    const __m256i above = _mm256_cmpgt_epi64(bits, _mm256_castpd_si256(limit));
+    return _mm256_movemask_pd(_mm256_castsi256_pd(above)) == 0;
 }
 static FG_INLINE U_f64 u_select_negative_f64(U_f64 s, U_f64 a, U_f64 b)
 {
@@ -235,4 +252,6 @@ static FG_INLINE J_f64 j_to_exponent_f64(J_f64 a)
 #pragma clang attribute pop
 #elif defined(__GNUC__)
 #pragma GCC pop_options
+#endif
+
 #endif

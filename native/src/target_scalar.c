@@ -9,6 +9,11 @@
 #define FG_TARGET_NAME scalar
 #define FG_REGISTERS 1
 
+/* Negation and comparison are made of integers. gcc joins -fma(a, b, c) to one instruction
+ * that gives a zero the other sign. An ordered comparison of reals raises invalid for NaN, and
+ * clang makes one of islessequal() too; as integers, the bits of numbers that are not negative
+ * are in order, with NaN above infinity. */
+
 #define FG_SCALAR_TARGET(dtype, integer, unsigned_integer, mantissa_bits, fma_function)   \
     typedef fg_##dtype U_##dtype;                                                       \
     typedef integer J_##dtype;                                                          \
@@ -41,18 +46,6 @@
     {                                                                                   \
         return a / b;                                                                   \
     }                                                                                   \
-    static FG_INLINE U_##dtype u_fma_##dtype(U_##dtype a, U_##dtype b, U_##dtype c)     \
-    {                                                                                   \
-        return fma_function(a, b, c);                                                   \
-    }                                                                                   \
-    static FG_INLINE U_##dtype u_fnma_##dtype(U_##dtype a, U_##dtype b, U_##dtype c)    \
-    {                                                                                   \
-        return fma_function(-a, b, c);                                                  \
-    }                                                                                   \
-    static FG_INLINE U_##dtype u_fms_##dtype(U_##dtype a, U_##dtype b, U_##dtype c)     \
-    {                                                                                   \
-        return fma_function(a, b, -c);                                                  \
-    }                                                                                   \
     static FG_INLINE J_##dtype u_bits_##dtype(U_##dtype a)                              \
     {                                                                                   \
         J_##dtype i;                                                                    \
@@ -64,6 +57,23 @@
         U_##dtype a;                                                                    \
         memcpy(&a, &i, sizeof a);                                                       \
         return a;                                                                       \
+    }                                                                                   \
+    static FG_INLINE U_##dtype u_neg_##dtype(U_##dtype a)                               \
+    {                                                                                   \
+        const unsigned_integer sign = (unsigned_integer)1 << (sizeof a * 8 - 1);        \
+        return u_real_##dtype((J_##dtype)((unsigned_integer)u_bits_##dtype(a) ^ sign)); \
+    }                                                                                   \
+    static FG_INLINE U_##dtype u_fma_##dtype(U_##dtype a, U_##dtype b, U_##dtype c)     \
+    {                                                                                   \
+        return fma_function(a, b, c);                                                   \
+    }                                                                                   \
+    static FG_INLINE U_##dtype u_fnma_##dtype(U_##dtype a, U_##dtype b, U_##dtype c)    \
+    {                                                                                   \
+        return fma_function(u_neg_##dtype(a), b, c);                                    \
+    }                                                                                   \
+    static FG_INLINE U_##dtype u_fms_##dtype(U_##dtype a, U_##dtype b, U_##dtype c)     \
+    {                                                                                   \
+        return fma_function(a, b, u_neg_##dtype(c));                                    \
     }                                                                                   \
     static FG_INLINE J_##dtype j_add_##dtype(J_##dtype a, J_##dtype b)                  \
     {                                                                                   \
@@ -89,18 +99,16 @@
     {                                                                                   \
         return u_real_##dtype((J_##dtype)((unsigned_integer)u_bits_##dtype(a) << 1 >> 1)); \
     }                                                                                   \
-    static FG_INLINE U_##dtype u_neg_##dtype(U_##dtype a)                               \
-    {                                                                                   \
-        return -a;                                                                      \
-    }                                                                                   \
     static FG_INLINE U_##dtype u_select_above_##dtype(U_##dtype t, U_##dtype limit,     \
                                                       U_##dtype a, U_##dtype b)         \
     {                                                                                   \
-        return isgreater(t, limit) ? a : b;                                             \
+        const J_##dtype bits = u_bits_##dtype(t);                                       \
+        const int above = bits > u_bits_##dtype(limit);                                 \
+        return above && bits <= u_bits_##dtype((U_##dtype)INFINITY) ? a : b;            \
     }                                                                                   \
     static FG_INLINE int u_all_within_##dtype(U_##dtype a, U_##dtype limit)             \
     {                                                                                   \
-        return islessequal(u_abs_##dtype(a), limit);                                    \
+        return u_bits_##dtype(u_abs_##dtype(a)) <= u_bits_##dtype(limit);               \
     }                                                                                   \
     static FG_INLINE U_##dtype u_select_negative_##dtype(U_##dtype s, U_##dtype a,      \
                                                          U_##dtype b)                   \
@@ -115,7 +123,7 @@
     static FG_INLINE U_##dtype u_select_infinite_##dtype(U_##dtype s, U_##dtype a,      \
                                                          U_##dtype b)                   \
     {                                                                                   \
-        return isinf(s) ? a : b;                                                          \
+        return u_bits_##dtype(u_abs_##dtype(s)) == u_bits_##dtype((U_##dtype)INFINITY) ? a : b;\
     }
 
 FG_SCALAR_TARGET(f32, int32_t, uint32_t, 23, fmaf)

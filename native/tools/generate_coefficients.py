@@ -181,7 +181,7 @@ def constants(fmt):
     shifter = mp.mpf(3) * mp.mpf(2) ** (fmt.precision - 2) + fmt.emax
     split = fmt.split
     c["shifter"], c["split"], c["split_twice"] = shifter, shifter - split, shifter - 2 * split
-    c["split_above"] = shifter + split
+    c["split_thrice"], c["split_above"] = shifter - 3 * split, shifter + split
 
     def pair(name, value):
         c[name + "_hi"] = fmt.round(value)
