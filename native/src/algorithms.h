@@ -49,18 +49,21 @@ static FG_INLINE V polynomial(V x, V x2, const T *c, int from, int degree)
     return v_fma(x, every(x2, c, from + 1, 2, degree), every(x2, c, from, 2, degree));
 }
 
-/* c[0] + c[1] x + ... + c[degree] x^degree, in four such parts, and c[0] last: few roundings
- * where x is large, and one where it is small. */
-static FG_INLINE V long_polynomial(V x, V x2, V x4, const T *c, int degree)
+/* c[0] + c[1] x + ... + c[degree] x^degree. Where that is long, in four such parts, and c[0]
+ * last: few roundings where x is large, and one where it is small. */
+static FG_INLINE V long_polynomial(V x, const T *c, int degree)
 {
+    if (degree < 8)
+        return every(x, c, 0, 1, degree);
+    const V x2 = v_mul(x, x), x4 = v_mul(x2, x2);
     const V even = v_fma(x2, every(x4, c, 3, 4, degree), every(x4, c, 1, 4, degree));
     const V odd = v_fma(x2, every(x4, c, 4, 4, degree), every(x4, c, 2, 4, degree));
     return v_fma(x, v_fma(x, odd, even), v_set(c[0]));
 }
 #define FG_POLY(x, x2, name, from) \
     polynomial(x, x2, FG_NAME(fg_##name), from, FG_COUNT(FG_NAME(fg_##name)) - 1)
-#define FG_LONG_POLY(x, x2, x4, name) \
-    long_polynomial(x, x2, x4, FG_NAME(fg_##name), FG_COUNT(FG_NAME(fg_##name)) - 1)
+#define FG_LONG_POLY(x, name) \
+    long_polynomial(x, FG_NAME(fg_##name), FG_COUNT(FG_NAME(fg_##name)) - 1)
 
 /* a + b exactly, for |a| >= |b| or a = 0. */
 static FG_INLINE pair fast_two_sum(V a, V b)
@@ -207,9 +210,7 @@ static FG_INLINE V FG_NAME(gelu)(V x, int near)
     const pair a = two_product(v_neg(half_t), t);
     const V k = exponent(a.hi);
     const exponential e = exp_reduced(k, a.hi, a.lo);
-    const V t2 = v_mul(t, t), t4 = v_mul(t2, t2);
-    const V h = v_div(v_mul(t, FG_LONG_POLY(t, t2, t4, gelu_num)),
-                      FG_LONG_POLY(t, t2, t4, gelu_den));
+    const V h = v_div(v_mul(t, FG_LONG_POLY(t, gelu_num)), FG_LONG_POLY(t, gelu_den));
     /* b = c t/(t + 2c) as a sum; d - 2c is exact, and so are the remainders of the division */
     const V d = v_add(t, FG_C(gelu_shift));
     const V d_lo = v_sub(t, v_sub(d, FG_C(gelu_shift)));
@@ -310,9 +311,7 @@ static FG_INLINE tail FG_NAME(gelu_tail)(V t)
     const pair a = two_product(v_neg(half_t), t);
     const V k = exponent(a.hi);
     const exponential e = exp_reduced(k, a.hi, a.lo);
-    const V t2 = v_mul(t, t), t4 = v_mul(t2, t2);
-    const V g = v_div(FG_LONG_POLY(t, t2, t4, gelu_grad_num),
-                      FG_LONG_POLY(t, t2, t4, gelu_grad_den));
+    const V g = v_div(FG_LONG_POLY(t, gelu_grad_num), FG_LONG_POLY(t, gelu_grad_den));
     const pair b = distance(FG_C(gelu_half_zero_hi), FG_C(gelu_half_zero_lo), half_t);
     const pair m = gaussian(b, g, e);
     const tail r = {v_add(m.hi, m.lo), k};
