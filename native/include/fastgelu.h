@@ -147,8 +147,8 @@ FASTGELU_API double fastgelu_max_ulp(const char *name, const char *dtype);
  * args holds the inputs, then the output; strides likewise. Elements may be
  * unaligned. Each input must be the output exactly, element for element, or
  * not overlap it. Same bits as the contiguous call. */
-FASTGELU_API void fastgelu_strided(const fastgelu_function *function, size_t n,
-                                   char *const args[], const ptrdiff_t strides[]);
+FASTGELU_API void fastgelu_strided(const fastgelu_function *function, size_t n, char *const args[],
+                                   const ptrdiff_t strides[]);
 
 #ifdef __cplusplus
 }

@@ -407,16 +407,16 @@ static FG_INLINE V finish_backward(V dy, V x, tail r, int near)
     return v_mul(v_select_negative(x, scaled_dy, dy), v_select_negative(x, below, above));
 }
 
-#define FG_SLOPE(form, call)                                                            \
-    static FG_INLINE V FG_NAME(form##_grad)(V x, int near)                              \
-    {                                                                                   \
-        const V t = clamped(v_abs(x), FG_C(form##_limit), near);                        \
-        return finish_slope(x, call, near);                                             \
-    }                                                                                   \
-    static FG_INLINE V FG_NAME(form##_backward)(V dy, V x, int near)                    \
-    {                                                                                   \
-        const V t = clamped(v_abs(x), FG_C(form##_backward_limit), near);               \
-        return finish_backward(dy, x, call, near);                                      \
+#define FG_SLOPE(form, call)                                              \
+    static FG_INLINE V FG_NAME(form##_grad)(V x, int near)                \
+    {                                                                     \
+        const V t = clamped(v_abs(x), FG_C(form##_limit), near);          \
+        return finish_slope(x, call, near);                               \
+    }                                                                     \
+    static FG_INLINE V FG_NAME(form##_backward)(V dy, V x, int near)      \
+    {                                                                     \
+        const V t = clamped(v_abs(x), FG_C(form##_backward_limit), near); \
+        return finish_backward(dy, x, call, near);                        \
     }
 
 FG_SLOPE(gelu, FG_NAME(gelu_tail)(t))

@@ -9,93 +9,93 @@
 
 #define FG_EACH for (int r = 0; r < FG_REGISTERS; r++)
 
-#define FG_INTERLEAVE_1(dtype, name, unit)                                      \
-    static FG_INLINE V_##dtype name##_##dtype(V_##dtype a)                      \
-    {                                                                           \
-        FG_EACH a.in[r] = unit##_##dtype(a.in[r]);                              \
-        return a;                                                               \
+#define FG_INTERLEAVE_1(dtype, name, unit)                 \
+    static FG_INLINE V_##dtype name##_##dtype(V_##dtype a) \
+    {                                                      \
+        FG_EACH a.in[r] = unit##_##dtype(a.in[r]);         \
+        return a;                                          \
     }
-#define FG_INTERLEAVE_2(dtype, name, unit, vector)                              \
+#define FG_INTERLEAVE_2(dtype, name, unit, vector)                                           \
     static FG_INLINE vector##_##dtype name##_##dtype(vector##_##dtype a, vector##_##dtype b) \
-    {                                                                           \
-        FG_EACH a.in[r] = unit##_##dtype(a.in[r], b.in[r]);                     \
-        return a;                                                               \
+    {                                                                                        \
+        FG_EACH a.in[r] = unit##_##dtype(a.in[r], b.in[r]);                                  \
+        return a;                                                                            \
     }
-#define FG_INTERLEAVE_3(dtype, name, unit)                                      \
+#define FG_INTERLEAVE_3(dtype, name, unit)                                           \
     static FG_INLINE V_##dtype name##_##dtype(V_##dtype a, V_##dtype b, V_##dtype c) \
-    {                                                                           \
-        FG_EACH a.in[r] = unit##_##dtype(a.in[r], b.in[r], c.in[r]);            \
-        return a;                                                               \
+    {                                                                                \
+        FG_EACH a.in[r] = unit##_##dtype(a.in[r], b.in[r], c.in[r]);                 \
+        return a;                                                                    \
     }
 
-#define FG_INTERLEAVE(dtype)                                                    \
-    typedef struct V_##dtype {                                                  \
-        U_##dtype in[FG_REGISTERS];                                             \
-    } V_##dtype;                                                                \
-    typedef struct I_##dtype {                                                  \
-        J_##dtype in[FG_REGISTERS];                                             \
-    } I_##dtype;                                                                \
-    enum { FG_LANES_##dtype = FG_REGISTERS * FG_REGISTER_LANES_##dtype };       \
-    static FG_INLINE V_##dtype v_load_##dtype(const fg_##dtype *p)              \
-    {                                                                           \
-        V_##dtype a;                                                            \
-        FG_EACH a.in[r] = u_load_##dtype(p + r * FG_REGISTER_LANES_##dtype);    \
-        return a;                                                               \
-    }                                                                           \
-    static FG_INLINE void v_store_##dtype(fg_##dtype *p, V_##dtype a)           \
-    {                                                                           \
-        FG_EACH u_store_##dtype(p + r * FG_REGISTER_LANES_##dtype, a.in[r]);    \
-    }                                                                           \
-    static FG_INLINE int v_all_within_##dtype(V_##dtype a, V_##dtype limit)      \
-    {                                                                           \
-        int all = 1;                                                            \
-        FG_EACH all &= u_all_within_##dtype(a.in[r], limit.in[r]);              \
-        return all;                                                             \
-    }                                                                           \
+#define FG_INTERLEAVE(dtype)                                                                     \
+    typedef struct V_##dtype {                                                                   \
+        U_##dtype in[FG_REGISTERS];                                                              \
+    } V_##dtype;                                                                                 \
+    typedef struct I_##dtype {                                                                   \
+        J_##dtype in[FG_REGISTERS];                                                              \
+    } I_##dtype;                                                                                 \
+    enum { FG_LANES_##dtype = FG_REGISTERS * FG_REGISTER_LANES_##dtype };                        \
+    static FG_INLINE V_##dtype v_load_##dtype(const fg_##dtype *p)                               \
+    {                                                                                            \
+        V_##dtype a;                                                                             \
+        FG_EACH a.in[r] = u_load_##dtype(p + r * FG_REGISTER_LANES_##dtype);                     \
+        return a;                                                                                \
+    }                                                                                            \
+    static FG_INLINE void v_store_##dtype(fg_##dtype *p, V_##dtype a)                            \
+    {                                                                                            \
+        FG_EACH u_store_##dtype(p + r * FG_REGISTER_LANES_##dtype, a.in[r]);                     \
+    }                                                                                            \
+    static FG_INLINE int v_all_within_##dtype(V_##dtype a, V_##dtype limit)                      \
+    {                                                                                            \
+        int all = 1;                                                                             \
+        FG_EACH all &= u_all_within_##dtype(a.in[r], limit.in[r]);                               \
+        return all;                                                                              \
+    }                                                                                            \
     static FG_INLINE V_##dtype v_select_above_##dtype(V_##dtype t, V_##dtype limit, V_##dtype a, \
-                                                      V_##dtype b)              \
-    {                                                                           \
-        FG_EACH a.in[r] = u_select_above_##dtype(t.in[r], limit.in[r], a.in[r], b.in[r]); \
-        return a;                                                               \
-    }                                                                           \
-    static FG_INLINE V_##dtype v_set_##dtype(fg_##dtype c)                      \
-    {                                                                           \
-        V_##dtype a;                                                            \
-        FG_EACH a.in[r] = u_set_##dtype(c);                                     \
-        return a;                                                               \
-    }                                                                           \
-    static FG_INLINE I_##dtype v_bits_##dtype(V_##dtype a)                      \
-    {                                                                           \
-        I_##dtype i;                                                            \
-        FG_EACH i.in[r] = u_bits_##dtype(a.in[r]);                              \
-        return i;                                                               \
-    }                                                                           \
-    static FG_INLINE V_##dtype v_real_##dtype(I_##dtype i)                      \
-    {                                                                           \
-        V_##dtype a;                                                            \
-        FG_EACH a.in[r] = u_real_##dtype(i.in[r]);                              \
-        return a;                                                               \
-    }                                                                           \
-    static FG_INLINE I_##dtype i_to_exponent_##dtype(I_##dtype i)               \
-    {                                                                           \
-        FG_EACH i.in[r] = j_to_exponent_##dtype(i.in[r]);                       \
-        return i;                                                               \
-    }                                                                           \
-    FG_INTERLEAVE_2(dtype, i_add, j_add, I)                                     \
-    FG_INTERLEAVE_2(dtype, i_sub, j_sub, I)                                     \
-    FG_INTERLEAVE_2(dtype, i_max, j_max, I)                                     \
-    FG_INTERLEAVE_2(dtype, i_min, j_min, I)                                     \
-    FG_INTERLEAVE_1(dtype, v_abs, u_abs)                                        \
-    FG_INTERLEAVE_1(dtype, v_neg, u_neg)                                        \
-    FG_INTERLEAVE_2(dtype, v_add, u_add, V)                                     \
-    FG_INTERLEAVE_2(dtype, v_sub, u_sub, V)                                     \
-    FG_INTERLEAVE_2(dtype, v_mul, u_mul, V)                                     \
-    FG_INTERLEAVE_2(dtype, v_div, u_div, V)                                     \
-    FG_INTERLEAVE_2(dtype, v_copysign, u_copysign, V)                           \
-    FG_INTERLEAVE_3(dtype, v_fma, u_fma)                                        \
-    FG_INTERLEAVE_3(dtype, v_fnma, u_fnma)                                      \
-    FG_INTERLEAVE_3(dtype, v_fms, u_fms)                                        \
-    FG_INTERLEAVE_3(dtype, v_select_negative, u_select_negative)                \
+                                                      V_##dtype b)                               \
+    {                                                                                            \
+        FG_EACH a.in[r] = u_select_above_##dtype(t.in[r], limit.in[r], a.in[r], b.in[r]);        \
+        return a;                                                                                \
+    }                                                                                            \
+    static FG_INLINE V_##dtype v_set_##dtype(fg_##dtype c)                                       \
+    {                                                                                            \
+        V_##dtype a;                                                                             \
+        FG_EACH a.in[r] = u_set_##dtype(c);                                                      \
+        return a;                                                                                \
+    }                                                                                            \
+    static FG_INLINE I_##dtype v_bits_##dtype(V_##dtype a)                                       \
+    {                                                                                            \
+        I_##dtype i;                                                                             \
+        FG_EACH i.in[r] = u_bits_##dtype(a.in[r]);                                               \
+        return i;                                                                                \
+    }                                                                                            \
+    static FG_INLINE V_##dtype v_real_##dtype(I_##dtype i)                                       \
+    {                                                                                            \
+        V_##dtype a;                                                                             \
+        FG_EACH a.in[r] = u_real_##dtype(i.in[r]);                                               \
+        return a;                                                                                \
+    }                                                                                            \
+    static FG_INLINE I_##dtype i_to_exponent_##dtype(I_##dtype i)                                \
+    {                                                                                            \
+        FG_EACH i.in[r] = j_to_exponent_##dtype(i.in[r]);                                        \
+        return i;                                                                                \
+    }                                                                                            \
+    FG_INTERLEAVE_2(dtype, i_add, j_add, I)                                                      \
+    FG_INTERLEAVE_2(dtype, i_sub, j_sub, I)                                                      \
+    FG_INTERLEAVE_2(dtype, i_max, j_max, I)                                                      \
+    FG_INTERLEAVE_2(dtype, i_min, j_min, I)                                                      \
+    FG_INTERLEAVE_1(dtype, v_abs, u_abs)                                                         \
+    FG_INTERLEAVE_1(dtype, v_neg, u_neg)                                                         \
+    FG_INTERLEAVE_2(dtype, v_add, u_add, V)                                                      \
+    FG_INTERLEAVE_2(dtype, v_sub, u_sub, V)                                                      \
+    FG_INTERLEAVE_2(dtype, v_mul, u_mul, V)                                                      \
+    FG_INTERLEAVE_2(dtype, v_div, u_div, V)                                                      \
+    FG_INTERLEAVE_2(dtype, v_copysign, u_copysign, V)                                            \
+    FG_INTERLEAVE_3(dtype, v_fma, u_fma)                                                         \
+    FG_INTERLEAVE_3(dtype, v_fnma, u_fnma)                                                       \
+    FG_INTERLEAVE_3(dtype, v_fms, u_fms)                                                         \
+    FG_INTERLEAVE_3(dtype, v_select_negative, u_select_negative)                                 \
     FG_INTERLEAVE_3(dtype, v_select_infinite, u_select_infinite)
 
 FG_INTERLEAVE(f32)

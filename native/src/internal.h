@@ -26,16 +26,14 @@ typedef double fg_f64;
 #endif
 
 /* Function pointer declarators by number of inputs. */
-#define FG_KERNEL_1(declarator, dtype) \
-    void declarator(size_t n, const fg_##dtype *x, fg_##dtype *y)
+#define FG_KERNEL_1(declarator, dtype) void declarator(size_t n, const fg_##dtype *x, fg_##dtype *y)
 #define FG_KERNEL_2(declarator, dtype) \
     void declarator(size_t n, const fg_##dtype *dy, const fg_##dtype *x, fg_##dtype *dx)
 
 /* One table a target: its name and a slot for every registered function. */
 typedef struct fg_table {
     const char *name;
-#define FG_FUNCTION(name, dtype, inputs, max_ulp) \
-    FG_KERNEL_##inputs((*name##_##dtype), dtype);
+#define FG_FUNCTION(name, dtype, inputs, max_ulp) FG_KERNEL_##inputs((*name##_##dtype), dtype);
 #include "functions.def"
 } fg_table;
 

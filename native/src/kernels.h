@@ -15,69 +15,68 @@
 
 /* A value function of vectors: the short way where every lane allows it (see algorithms.h),
  * the other kept out of the loop. */
-#define FG_APPLY_1(name, dtype)                                                         \
-    static FG_NOINLINE void far_##name##_##dtype(V_##dtype *x)                          \
-    {                                                                                   \
-        *x = name##_##dtype(*x, 0);                                                     \
-    }                                                                                   \
-    static FG_INLINE V_##dtype apply_##name##_##dtype(V_##dtype x)                      \
-    {                                                                                   \
+#define FG_APPLY_1(name, dtype)                                                          \
+    static FG_NOINLINE void far_##name##_##dtype(V_##dtype *x)                           \
+    {                                                                                    \
+        *x = name##_##dtype(*x, 0);                                                      \
+    }                                                                                    \
+    static FG_INLINE V_##dtype apply_##name##_##dtype(V_##dtype x)                       \
+    {                                                                                    \
         if (FG_LIKELY(v_all_within_##dtype(x, v_set_##dtype(fg_##name##_near_##dtype)))) \
-            return name##_##dtype(x, 1);                                                \
-        far_##name##_##dtype(&x);                                                       \
-        return x;                                                                       \
+            return name##_##dtype(x, 1);                                                 \
+        far_##name##_##dtype(&x);                                                        \
+        return x;                                                                        \
     }
-#define FG_APPLY_2(name, dtype)                                                         \
-    static FG_NOINLINE void far_##name##_##dtype(V_##dtype *dy, const V_##dtype *x)     \
-    {                                                                                   \
-        *dy = name##_##dtype(*dy, *x, 0);                                               \
-    }                                                                                   \
-    static FG_INLINE V_##dtype apply_##name##_##dtype(V_##dtype dy, V_##dtype x)        \
-    {                                                                                   \
+#define FG_APPLY_2(name, dtype)                                                          \
+    static FG_NOINLINE void far_##name##_##dtype(V_##dtype *dy, const V_##dtype *x)      \
+    {                                                                                    \
+        *dy = name##_##dtype(*dy, *x, 0);                                                \
+    }                                                                                    \
+    static FG_INLINE V_##dtype apply_##name##_##dtype(V_##dtype dy, V_##dtype x)         \
+    {                                                                                    \
         if (FG_LIKELY(v_all_within_##dtype(x, v_set_##dtype(fg_##name##_near_##dtype)))) \
-            return name##_##dtype(dy, x, 1);                                            \
-        far_##name##_##dtype(&dy, &x);                                                  \
-        return dy;                                                                      \
+            return name##_##dtype(dy, x, 1);                                             \
+        far_##name##_##dtype(&dy, &x);                                                   \
+        return dy;                                                                       \
     }
 
 /* The one array loop. The last few elements go through the same vector code by way of a
  * small buffer, so that a result never depends on its position. */
-#define FG_LOOP_1(name, dtype)                                                          \
-    static void loop_##name##_##dtype(size_t n, const fg_##dtype *x, fg_##dtype *y)     \
-    {                                                                                   \
-        enum { LANES = FG_LANES_##dtype };                                              \
-        fg_##dtype a[LANES] = {0};                                                      \
-        for (size_t i = 0; i < n; i += LANES) {                                         \
-            const size_t left = n - i;                                                  \
-            const fg_##dtype *from = x + i;                                             \
-            fg_##dtype *to = y + i;                                                     \
-            if (left < LANES)                                                           \
-                from = to = memcpy(a, from, left * sizeof *a);                          \
-            v_store_##dtype(to, apply_##name##_##dtype(v_load_##dtype(from)));          \
-            if (left < LANES)                                                           \
-                memcpy(y + i, a, left * sizeof *a);                                     \
-        }                                                                               \
+#define FG_LOOP_1(name, dtype)                                                      \
+    static void loop_##name##_##dtype(size_t n, const fg_##dtype *x, fg_##dtype *y) \
+    {                                                                               \
+        enum { LANES = FG_LANES_##dtype };                                          \
+        fg_##dtype a[LANES] = {0};                                                  \
+        for (size_t i = 0; i < n; i += LANES) {                                     \
+            const size_t left = n - i;                                              \
+            const fg_##dtype *from = x + i;                                         \
+            fg_##dtype *to = y + i;                                                 \
+            if (left < LANES)                                                       \
+                from = to = memcpy(a, from, left * sizeof *a);                      \
+            v_store_##dtype(to, apply_##name##_##dtype(v_load_##dtype(from)));      \
+            if (left < LANES)                                                       \
+                memcpy(y + i, a, left * sizeof *a);                                 \
+        }                                                                           \
     }
 
-#define FG_LOOP_2(name, dtype)                                                          \
-    static void loop_##name##_##dtype(size_t n, const fg_##dtype *dy, const fg_##dtype *x, \
-                                      fg_##dtype *dx)                                   \
-    {                                                                                   \
-        enum { LANES = FG_LANES_##dtype };                                              \
-        fg_##dtype a[LANES] = {0}, b[LANES] = {0};                                      \
-        for (size_t i = 0; i < n; i += LANES) {                                         \
-            const size_t left = n - i;                                                  \
-            const fg_##dtype *from = dy + i, *at = x + i;                               \
-            fg_##dtype *to = dx + i;                                                    \
-            if (left < LANES) {                                                         \
-                from = to = memcpy(a, from, left * sizeof *a);                          \
-                at = memcpy(b, at, left * sizeof *b);                                   \
-            }                                                                           \
-            v_store_##dtype(                                                            \
-                to, apply_##name##_##dtype(v_load_##dtype(from), v_load_##dtype(at)));  \
-            if (left < LANES)                                                           \
-                memcpy(dx + i, a, left * sizeof *a);                                    \
-        }                                                                               \
+#define FG_LOOP_2(name, dtype)                                                                     \
+    static void loop_##name##_##dtype(size_t n, const fg_##dtype *dy, const fg_##dtype *x,         \
+                                      fg_##dtype *dx)                                              \
+    {                                                                                              \
+        enum { LANES = FG_LANES_##dtype };                                                         \
+        fg_##dtype a[LANES] = {0}, b[LANES] = {0};                                                 \
+        for (size_t i = 0; i < n; i += LANES) {                                                    \
+            const size_t left = n - i;                                                             \
+            const fg_##dtype *from = dy + i, *at = x + i;                                          \
+            fg_##dtype *to = dx + i;                                                               \
+            if (left < LANES) {                                                                    \
+                from = to = memcpy(a, from, left * sizeof *a);                                     \
+                at = memcpy(b, at, left * sizeof *b);                                              \
+            }                                                                                      \
+            v_store_##dtype(to, apply_##name##_##dtype(v_load_##dtype(from), v_load_##dtype(at))); \
+            if (left < LANES)                                                                      \
+                memcpy(dx + i, a, left * sizeof *a);                                               \
+        }                                                                                          \
     }
 
 #define FG_FUNCTION(name, dtype, inputs, max_ulp) \

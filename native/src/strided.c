@@ -8,7 +8,7 @@
 enum { BLOCK_BYTES = 2048, MOST_INPUTS = 2 };
 
 /* memcpy of a constant size: one unaligned load and store. */
-#define FG_COPY(size)                                                   \
+#define FG_COPY(size)                                                \
     for (size_t i = 0; i < n; i++, from += from_step, to += to_step) \
     memcpy(to, from, size)
 
@@ -29,16 +29,14 @@ static void call(const fastgelu_function *f, size_t n, char *const args[])
                                                (float *)(void *)args[1]);
         else
             ((FG_KERNEL_2((*), f32))f->kernel)(n, (float *)(void *)args[0],
-                                               (float *)(void *)args[1],
-                                               (float *)(void *)args[2]);
+                                               (float *)(void *)args[1], (float *)(void *)args[2]);
     } else {
         if (f->inputs == 1)
             ((FG_KERNEL_1((*), f64))f->kernel)(n, (double *)(void *)args[0],
                                                (double *)(void *)args[1]);
         else
-            ((FG_KERNEL_2((*), f64))f->kernel)(n, (double *)(void *)args[0],
-                                               (double *)(void *)args[1],
-                                               (double *)(void *)args[2]);
+            ((FG_KERNEL_2((*), f64))f->kernel)(
+                n, (double *)(void *)args[0], (double *)(void *)args[1], (double *)(void *)args[2]);
     }
 }
 

@@ -14,116 +14,114 @@
  * clang makes one of islessequal() too; as integers, the bits of numbers that are not negative
  * are in order, with NaN above infinity. */
 
-#define FG_SCALAR_TARGET(dtype, integer, unsigned_integer, mantissa_bits, fma_function)   \
-    typedef fg_##dtype U_##dtype;                                                       \
-    typedef integer J_##dtype;                                                          \
+#define FG_SCALAR_TARGET(dtype, integer, unsigned_integer, mantissa_bits, fma_function)          \
+    typedef fg_##dtype U_##dtype;                                                                \
+    typedef integer J_##dtype;                                                                   \
     enum { FG_REGISTER_LANES_##dtype = 1 };                                                      \
-    static FG_INLINE U_##dtype u_load_##dtype(const fg_##dtype *p)                      \
-    {                                                                                   \
-        return *p;                                                                      \
-    }                                                                                   \
-    static FG_INLINE void u_store_##dtype(fg_##dtype *p, U_##dtype a)                   \
-    {                                                                                   \
-        *p = a;                                                                         \
-    }                                                                                   \
-    static FG_INLINE U_##dtype u_set_##dtype(fg_##dtype c)                              \
-    {                                                                                   \
-        return c;                                                                       \
-    }                                                                                   \
-    static FG_INLINE U_##dtype u_add_##dtype(U_##dtype a, U_##dtype b)                  \
-    {                                                                                   \
-        return a + b;                                                                   \
-    }                                                                                   \
-    static FG_INLINE U_##dtype u_sub_##dtype(U_##dtype a, U_##dtype b)                  \
-    {                                                                                   \
-        return a - b;                                                                   \
-    }                                                                                   \
-    static FG_INLINE U_##dtype u_mul_##dtype(U_##dtype a, U_##dtype b)                  \
-    {                                                                                   \
-        return a * b;                                                                   \
-    }                                                                                   \
-    static FG_INLINE U_##dtype u_div_##dtype(U_##dtype a, U_##dtype b)                  \
-    {                                                                                   \
-        return a / b;                                                                   \
-    }                                                                                   \
-    static FG_INLINE J_##dtype u_bits_##dtype(U_##dtype a)                              \
-    {                                                                                   \
-        J_##dtype i;                                                                    \
-        memcpy(&i, &a, sizeof i);                                                       \
-        return i;                                                                       \
-    }                                                                                   \
-    static FG_INLINE U_##dtype u_real_##dtype(J_##dtype i)                              \
-    {                                                                                   \
-        U_##dtype a;                                                                    \
-        memcpy(&a, &i, sizeof a);                                                       \
-        return a;                                                                       \
-    }                                                                                   \
-    static FG_INLINE U_##dtype u_neg_##dtype(U_##dtype a)                               \
-    {                                                                                   \
-        const unsigned_integer sign = (unsigned_integer)1 << (sizeof a * 8 - 1);        \
-        return u_real_##dtype((J_##dtype)((unsigned_integer)u_bits_##dtype(a) ^ sign)); \
-    }                                                                                   \
-    static FG_INLINE U_##dtype u_fma_##dtype(U_##dtype a, U_##dtype b, U_##dtype c)     \
-    {                                                                                   \
-        return fma_function(a, b, c);                                                   \
-    }                                                                                   \
-    static FG_INLINE U_##dtype u_fnma_##dtype(U_##dtype a, U_##dtype b, U_##dtype c)    \
-    {                                                                                   \
-        return fma_function(u_neg_##dtype(a), b, c);                                    \
-    }                                                                                   \
-    static FG_INLINE U_##dtype u_fms_##dtype(U_##dtype a, U_##dtype b, U_##dtype c)     \
-    {                                                                                   \
-        return fma_function(a, b, u_neg_##dtype(c));                                    \
-    }                                                                                   \
-    static FG_INLINE J_##dtype j_add_##dtype(J_##dtype a, J_##dtype b)                  \
-    {                                                                                   \
-        return (J_##dtype)((unsigned_integer)a + (unsigned_integer)b);                  \
-    }                                                                                   \
-    static FG_INLINE J_##dtype j_sub_##dtype(J_##dtype a, J_##dtype b)                  \
-    {                                                                                   \
-        return (J_##dtype)((unsigned_integer)a - (unsigned_integer)b);                  \
-    }                                                                                   \
-    static FG_INLINE J_##dtype j_max_##dtype(J_##dtype a, J_##dtype b)                  \
-    {                                                                                   \
-        return a > b ? a : b;                                                           \
-    }                                                                                   \
-    static FG_INLINE J_##dtype j_min_##dtype(J_##dtype a, J_##dtype b)                  \
-    {                                                                                   \
-        return a < b ? a : b;                                                           \
-    }                                                                                   \
-    static FG_INLINE J_##dtype j_to_exponent_##dtype(J_##dtype a)                       \
-    {                                                                                   \
-        return (J_##dtype)((unsigned_integer)a << (mantissa_bits));                     \
-    }                                                                                   \
-    static FG_INLINE U_##dtype u_abs_##dtype(U_##dtype a)                               \
-    {                                                                                   \
-        return u_real_##dtype((J_##dtype)((unsigned_integer)u_bits_##dtype(a) << 1 >> 1)); \
-    }                                                                                   \
-    static FG_INLINE U_##dtype u_select_above_##dtype(U_##dtype t, U_##dtype limit,     \
-                                                      U_##dtype a, U_##dtype b)         \
-    {                                                                                   \
-        const J_##dtype bits = u_bits_##dtype(t);                                       \
-        const int above = bits > u_bits_##dtype(limit);                                 \
-        return above && bits <= u_bits_##dtype((U_##dtype)INFINITY) ? a : b;            \
-    }                                                                                   \
-    static FG_INLINE int u_all_within_##dtype(U_##dtype a, U_##dtype limit)             \
-    {                                                                                   \
-        return u_bits_##dtype(u_abs_##dtype(a)) <= u_bits_##dtype(limit);               \
-    }                                                                                   \
-    static FG_INLINE U_##dtype u_select_negative_##dtype(U_##dtype s, U_##dtype a,      \
-                                                         U_##dtype b)                   \
-    {                                                                                   \
-        return u_bits_##dtype(s) < 0 ? a : b;                                           \
-    }                                                                                   \
-    static FG_INLINE U_##dtype u_copysign_##dtype(U_##dtype a, U_##dtype s)             \
-    {                                                                                   \
-        const U_##dtype size = u_abs_##dtype(a);                                        \
-        return u_bits_##dtype(s) < 0 ? -size : size;                                    \
-    }                                                                                   \
-    static FG_INLINE U_##dtype u_select_infinite_##dtype(U_##dtype s, U_##dtype a,      \
-                                                         U_##dtype b)                   \
-    {                                                                                   \
-        return u_bits_##dtype(u_abs_##dtype(s)) == u_bits_##dtype((U_##dtype)INFINITY) ? a : b;\
+    static FG_INLINE U_##dtype u_load_##dtype(const fg_##dtype *p)                               \
+    {                                                                                            \
+        return *p;                                                                               \
+    }                                                                                            \
+    static FG_INLINE void u_store_##dtype(fg_##dtype *p, U_##dtype a)                            \
+    {                                                                                            \
+        *p = a;                                                                                  \
+    }                                                                                            \
+    static FG_INLINE U_##dtype u_set_##dtype(fg_##dtype c)                                       \
+    {                                                                                            \
+        return c;                                                                                \
+    }                                                                                            \
+    static FG_INLINE U_##dtype u_add_##dtype(U_##dtype a, U_##dtype b)                           \
+    {                                                                                            \
+        return a + b;                                                                            \
+    }                                                                                            \
+    static FG_INLINE U_##dtype u_sub_##dtype(U_##dtype a, U_##dtype b)                           \
+    {                                                                                            \
+        return a - b;                                                                            \
+    }                                                                                            \
+    static FG_INLINE U_##dtype u_mul_##dtype(U_##dtype a, U_##dtype b)                           \
+    {                                                                                            \
+        return a * b;                                                                            \
+    }                                                                                            \
+    static FG_INLINE U_##dtype u_div_##dtype(U_##dtype a, U_##dtype b)                           \
+    {                                                                                            \
+        return a / b;                                                                            \
+    }                                                                                            \
+    static FG_INLINE J_##dtype u_bits_##dtype(U_##dtype a)                                       \
+    {                                                                                            \
+        J_##dtype i;                                                                             \
+        memcpy(&i, &a, sizeof i);                                                                \
+        return i;                                                                                \
+    }                                                                                            \
+    static FG_INLINE U_##dtype u_real_##dtype(J_##dtype i)                                       \
+    {                                                                                            \
+        U_##dtype a;                                                                             \
+        memcpy(&a, &i, sizeof a);                                                                \
+        return a;                                                                                \
+    }                                                                                            \
+    static FG_INLINE U_##dtype u_neg_##dtype(U_##dtype a)                                        \
+    {                                                                                            \
+        const unsigned_integer sign = (unsigned_integer)1 << (sizeof a * 8 - 1);                 \
+        return u_real_##dtype((J_##dtype)((unsigned_integer)u_bits_##dtype(a) ^ sign));          \
+    }                                                                                            \
+    static FG_INLINE U_##dtype u_fma_##dtype(U_##dtype a, U_##dtype b, U_##dtype c)              \
+    {                                                                                            \
+        return fma_function(a, b, c);                                                            \
+    }                                                                                            \
+    static FG_INLINE U_##dtype u_fnma_##dtype(U_##dtype a, U_##dtype b, U_##dtype c)             \
+    {                                                                                            \
+        return fma_function(u_neg_##dtype(a), b, c);                                             \
+    }                                                                                            \
+    static FG_INLINE U_##dtype u_fms_##dtype(U_##dtype a, U_##dtype b, U_##dtype c)              \
+    {                                                                                            \
+        return fma_function(a, b, u_neg_##dtype(c));                                             \
+    }                                                                                            \
+    static FG_INLINE J_##dtype j_add_##dtype(J_##dtype a, J_##dtype b)                           \
+    {                                                                                            \
+        return (J_##dtype)((unsigned_integer)a + (unsigned_integer)b);                           \
+    }                                                                                            \
+    static FG_INLINE J_##dtype j_sub_##dtype(J_##dtype a, J_##dtype b)                           \
+    {                                                                                            \
+        return (J_##dtype)((unsigned_integer)a - (unsigned_integer)b);                           \
+    }                                                                                            \
+    static FG_INLINE J_##dtype j_max_##dtype(J_##dtype a, J_##dtype b)                           \
+    {                                                                                            \
+        return a > b ? a : b;                                                                    \
+    }                                                                                            \
+    static FG_INLINE J_##dtype j_min_##dtype(J_##dtype a, J_##dtype b)                           \
+    {                                                                                            \
+        return a < b ? a : b;                                                                    \
+    }                                                                                            \
+    static FG_INLINE J_##dtype j_to_exponent_##dtype(J_##dtype a)                                \
+    {                                                                                            \
+        return (J_##dtype)((unsigned_integer)a << (mantissa_bits));                              \
+    }                                                                                            \
+    static FG_INLINE U_##dtype u_abs_##dtype(U_##dtype a)                                        \
+    {                                                                                            \
+        return u_real_##dtype((J_##dtype)((unsigned_integer)u_bits_##dtype(a) << 1 >> 1));       \
+    }                                                                                            \
+    static FG_INLINE U_##dtype u_select_above_##dtype(U_##dtype t, U_##dtype limit, U_##dtype a, \
+                                                      U_##dtype b)                               \
+    {                                                                                            \
+        const J_##dtype bits = u_bits_##dtype(t);                                                \
+        const int above = bits > u_bits_##dtype(limit);                                          \
+        return above && bits <= u_bits_##dtype((U_##dtype)INFINITY) ? a : b;                     \
+    }                                                                                            \
+    static FG_INLINE int u_all_within_##dtype(U_##dtype a, U_##dtype limit)                      \
+    {                                                                                            \
+        return u_bits_##dtype(u_abs_##dtype(a)) <= u_bits_##dtype(limit);                        \
+    }                                                                                            \
+    static FG_INLINE U_##dtype u_select_negative_##dtype(U_##dtype s, U_##dtype a, U_##dtype b)  \
+    {                                                                                            \
+        return u_bits_##dtype(s) < 0 ? a : b;                                                    \
+    }                                                                                            \
+    static FG_INLINE U_##dtype u_copysign_##dtype(U_##dtype a, U_##dtype s)                      \
+    {                                                                                            \
+        const U_##dtype size = u_abs_##dtype(a);                                                 \
+        return u_bits_##dtype(s) < 0 ? -size : size;                                             \
+    }                                                                                            \
+    static FG_INLINE U_##dtype u_select_infinite_##dtype(U_##dtype s, U_##dtype a, U_##dtype b)  \
+    {                                                                                            \
+        return u_bits_##dtype(u_abs_##dtype(s)) == u_bits_##dtype((U_##dtype)INFINITY) ? a : b;  \
     }
 
 FG_SCALAR_TARGET(f32, int32_t, uint32_t, 23, fmaf)

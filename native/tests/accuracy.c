@@ -106,7 +106,8 @@ static void sweep(const fastgelu_function *f, uint64_t every, uint64_t job, uint
     size_t n = 0;
     for (uint64_t bits = job * every; bits < (uint64_t)1 << 32; bits += every * jobs) {
         /* a different member of every group of N */
-        x[n++] = from_bits((uint32_t)(bits + (every > 1 ? (bits / every * 2654435761u) % every : 0)));
+        x[n++] =
+            from_bits((uint32_t)(bits + (every > 1 ? (bits / every * 2654435761u) % every : 0)));
         if (n == BLOCK)
             flush(f, &n, dy, x, w);
     }
@@ -145,8 +146,10 @@ int main(int argc, char **argv)
             argc = 0;
     }
     if (argc % 2 == 0 || every < 1 || jobs < 1 || jobs > MOST_JOBS) {
-        fprintf(stderr, "usage: accuracy [--every N] [--jobs 1..%d] [--target NAME]"
-                        " [--function NAME]\n", MOST_JOBS);
+        fprintf(stderr,
+                "usage: accuracy [--every N] [--jobs 1..%d] [--target NAME]"
+                " [--function NAME]\n",
+                MOST_JOBS);
         return 2;
     }
     worst *shared = mmap(NULL, MOST_JOBS * sizeof *shared, PROT_READ | PROT_WRITE,

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* consumer.c: a program of a user, in C99 and later: the header alone and first, twice. */
 #include "fastgelu.h"
-#include "fastgelu.h"
 
 #include <float.h>
 #include <math.h>

@@ -151,10 +151,9 @@ static void test_this_machine(void)
             expect(supported == (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")),
                    "the compiler's run-time library disagrees with %d", supported);
         if (strcmp(targets[k].name, "avx512") == 0)
-            expect(supported == (__builtin_cpu_supports("avx512f") &&
-                                 __builtin_cpu_supports("avx512dq") &&
-                                 __builtin_cpu_supports("avx512bw") &&
-                                 __builtin_cpu_supports("avx512vl")),
+            expect(supported ==
+                       (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+                        __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl")),
                    "the compiler's run-time library disagrees with %d", supported);
 #endif
     }

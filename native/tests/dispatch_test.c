@@ -133,7 +133,8 @@ static void complaint(const char *variable)
     snprintf(text, sizeof text, "%s=%s", VARIABLE, variable);
     expect(strstr(o.errors, text) != NULL, "\"%s\" does not name %s", o.errors, text);
     const char *named = strstr(o.errors, text);
-    expect(named && strstr(named + strlen(text), first), "\"%s\" does not name %s", o.errors, first);
+    expect(named && strstr(named + strlen(text), first), "\"%s\" does not name %s", o.errors,
+           first);
 }
 
 static void test_environment(void)

@@ -56,8 +56,7 @@ static void expect_no_flags(const fastgelu_function *f, const format *t, size_t 
         expect(!flags, "x %#llx, dy %#llx raises%s", (unsigned long long)get(t, x, i),
                (unsigned long long)get(t, dy, i), flag_names(flags));
     }
-    expect(!together || alone, "%d elements raise%s, but none alone", (int)n,
-           flag_names(together));
+    expect(!together || alone, "%d elements raise%s, but none alone", (int)n, flag_names(together));
 }
 
 /* Quiet NaN and infinities may not raise anything either, except for inf * 0. */

@@ -96,14 +96,14 @@ void *allocate(size_t bytes)
 /* ---- number formats, as bits -------------------------------------------- */
 
 /* A call through the C type that the dtype has in fastgelu.h. */
-#define CALL_AS(type)                                                                              \
-    static void call_##type(const fastgelu_function *f, size_t n, const void *dy, const void *x,   \
-                            void *y)                                                               \
-    {                                                                                              \
-        if (f->inputs == 1)                                                                        \
-            ((void (*)(size_t, const type *, type *))f->kernel)(n, x, y);                          \
-        else                                                                                       \
-            ((void (*)(size_t, const type *, const type *, type *))f->kernel)(n, dy, x, y);        \
+#define CALL_AS(type)                                                                            \
+    static void call_##type(const fastgelu_function *f, size_t n, const void *dy, const void *x, \
+                            void *y)                                                             \
+    {                                                                                            \
+        if (f->inputs == 1)                                                                      \
+            ((void (*)(size_t, const type *, type *))f->kernel)(n, x, y);                        \
+        else                                                                                     \
+            ((void (*)(size_t, const type *, const type *, type *))f->kernel)(n, dy, x, y);      \
     }
 CALL_AS(float)
 CALL_AS(double)
@@ -319,7 +319,7 @@ enum {
     TAILS = 7,                   /* exponents of negative arguments from 2^3 on, as BENDS */
     RANDOM = 1 << 14,
     LENGTH = ANYWHERE + 2 * BENDS * BEND_FRACTIONS + 4 * ZERO_SURROUNDINGS +
-             TAILS * BEND_FRACTIONS + RANDOM
+        TAILS * BEND_FRACTIONS + RANDOM
 };
 
 size_t sweep_length(const fastgelu_function *f, const format *t)

@@ -22,7 +22,7 @@ static double series(const double *c, int n, double t, double zero_hi, double ze
         sum = sum * d + c[i];
     return sum * d;
 }
-#define SERIES(form, t) \
+#define SERIES(form, t)                                                                    \
     series(form##_series, (int)(sizeof form##_series / sizeof(double)), t, form##_zero_hi, \
            form##_zero_lo)
 
@@ -110,9 +110,8 @@ static double reference_slope(const char *form, double x)
                 : e * (1 + e - 1.702 * t) / ((1 + e) * (1 + e));
     } else {
         const double e = exp(-t);
-        p = fabs(t - silu_zero_hi) < series_radius
-                ? SERIES(silu, t)
-                : e * (1 + e - t) / ((1 + e) * (1 + e));
+        p = fabs(t - silu_zero_hi) < series_radius ? SERIES(silu, t)
+                                                   : e * (1 + e - t) / ((1 + e) * (1 + e));
     }
     return one_sided(x, p == 0 ? -0.0 : p); /* underflow at large t: the slope is negative */
 }

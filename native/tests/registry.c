@@ -24,7 +24,7 @@ static const struct {
     int inputs;
     void (*symbol)(void);
 } symbols[] = {
-#define FG_FUNCTION(name, dtype, inputs, max_ulp)                                                  \
+#define FG_FUNCTION(name, dtype, inputs, max_ulp) \
     {#name, #dtype, inputs, (void (*)(void))fastgelu_##name##_##dtype},
 #include "functions.def"
 };
@@ -79,7 +79,7 @@ static void test_every_entry(void)
 static void test_unknown(void)
 {
     static const char *const unknown[][2] = {
-        {"gelu", "f80"}, {"gelu", ""},   {"relu", "f32"},       {"", "f32"},    {"GELU", "f32"},
+        {"gelu", "f80"}, {"gelu", ""},   {"relu", "f32"},       {"", "f32"},   {"GELU", "f32"},
         {"gelu", "F32"}, {"gel", "f32"}, {"gelu_grad_", "f32"}, {NULL, "f32"}, {"gelu", NULL},
     };
     for (size_t i = 0; i < sizeof unknown / sizeof unknown[0]; i++) {

@@ -163,8 +163,9 @@ static int compare(const format *t, size_t n, size_t first, const unsigned char 
     for (size_t i = 0; i < n; i++)
         if (canonical(t, get(t, y, i)) != canonical(t, get(t, alone, first + i))) {
             const size_t s = first + i;
-            expect(0, "n = %d, element %d: x %#" PRIx64 ", dy %#" PRIx64 ": %#" PRIx64
-                      ", alone %#" PRIx64,
+            expect(0,
+                   "n = %d, element %d: x %#" PRIx64 ", dy %#" PRIx64 ": %#" PRIx64
+                   ", alone %#" PRIx64,
                    (int)n, (int)i, get(t, sample_x, s), get(t, sample_dy, s), get(t, y, i),
                    get(t, alone, s));
             return 0;

@@ -30,8 +30,8 @@ static void add_nans(const format *t, list *l)
 {
     add_both_signs(t, l, infinity(t) | quiet_bit(t));
     add_both_signs(t, l, infinity(t) | quiet_bit(t) | 1);
-    add_both_signs(t, l, sign_bit(t) - 1);                 /* quiet, all ones */
-    add_both_signs(t, l, infinity(t) | 1);                 /* signalling */
+    add_both_signs(t, l, sign_bit(t) - 1);                  /* quiet, all ones */
+    add_both_signs(t, l, infinity(t) | 1);                  /* signalling */
     add_both_signs(t, l, infinity(t) | (quiet_bit(t) - 1)); /* signalling, most ones */
 }
 
@@ -113,9 +113,9 @@ static answer backward_of(const format *t, bits dy, bits x)
 static void judge(const fastgelu_function *f, const format *t, bits dy, bits x, bits got,
                   const char *where)
 {
-    const answer a = f->inputs == 2            ? backward_of(t, dy, x)
+    const answer a = f->inputs == 2        ? backward_of(t, dy, x)
                      : kind_of(f) == SLOPE ? slope_of(t, x)
-                                               : value_of(t, x);
+                                           : value_of(t, x);
     if (is_nan(t, a.low))
         expect(is_nan(t, got) && !is_signalling(t, got),
                "%s: x %#llx, dy %#llx: got %#llx, not a quiet NaN", where, (unsigned long long)x,
