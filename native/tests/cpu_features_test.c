@@ -117,17 +117,37 @@ static void test_target(size_t k)
     }
 }
 
+static size_t first_accepted(const fg_cpuid *cpu)
+{
+    size_t k = 0;
+    while (k < TARGETS && !targets[k].has(cpu))
+        k++;
+    return k;
+}
+
+/* A target that a machine made for it does not choose would never run. */
+static void test_order(void)
+{
+    for (size_t k = 0; k < TARGETS; k++) {
+        const fg_cpuid cpu = machine_for(targets[k].name);
+        const size_t first = first_accepted(&cpu);
+        begin_case("%s", targets[k].name);
+        expect(first == k || (runs_anywhere(targets[k].name) && first < k),
+               "%s stands before it and needs no more",
+               first < TARGETS ? targets[first].name : "nothing");
+    }
+}
+
 /* With one thing missing, the first target of the list that is left is the best of those
  * that do without it. */
 static void test_fallback(void)
 {
     for (size_t i = 0; i < NEEDS; i++) {
         fg_cpuid cpu = machine_for(NULL);
-        size_t first = 0, want = 0;
+        size_t want = 0;
         begin_case("without %s", needs[i].what);
         flip(&cpu, i);
-        while (first < TARGETS && !targets[first].has(&cpu))
-            first++;
+        const size_t first = first_accepted(&cpu);
         while (want < TARGETS && in_words(needs[i].needed_by, targets[want].name))
             want++;
         if (expect(first < TARGETS && want < TARGETS, "no target is left"))
@@ -158,12 +178,10 @@ static void test_this_machine(void)
 #endif
     }
     begin_case("the best of them");
-    for (size_t k = 0; k < TARGETS; k++)
-        if (targets[k].has(&cpu)) {
-            expect(strcmp(fastgelu_target(), targets[k].name) == 0, "%s runs, not %s",
-                   fastgelu_target(), targets[k].name);
-            break;
-        }
+    const size_t first = first_accepted(&cpu);
+    if (expect(first < TARGETS, "no target is left"))
+        expect(strcmp(fastgelu_target(), targets[first].name) == 0, "%s runs, not %s",
+               fastgelu_target(), targets[first].name);
 }
 
 int main(void)
@@ -171,6 +189,9 @@ int main(void)
     begin_group("faked registers");
     for (size_t k = 0; k < TARGETS; k++)
         test_target(k);
+    end_group();
+    begin_group("best first");
+    test_order();
     end_group();
     begin_group("fallback, one thing missing");
     test_fallback();
