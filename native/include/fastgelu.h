@@ -10,7 +10,7 @@
  *   gelu_sigmoid           x * s(1.702 x), s(v) = 1 / (1 + exp(-v))
  *   silu                   x * s(x)
  *   <name>_grad            d<name>/dx at x
- *   <name>_backward        dy * <name>_grad(x), from the slope before rounding
+ *   <name>_backward        dy * <name>_grad(x); a slope too small for the type counts too
  *
  * What holds for every function:
  *
