@@ -7,6 +7,9 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Once more. */
+#include "fastgelu.h"
+
 static int passed, failed;
 
 static void check(int ok, const char *what)

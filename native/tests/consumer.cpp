@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // consumer.cpp: a program of a user, in C++11 and later: the header alone and first, twice.
 #include "fastgelu.h"
-#include "fastgelu.h"
 
 #include <cfloat>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <vector>
+
+// Once more.
+#include "fastgelu.h"
 
 static int passed, failed;
 
