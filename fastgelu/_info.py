@@ -81,10 +81,13 @@ def max_ulp(function, dtype):
         raise ValueError(
             f"unknown function {function!r}; choose one of {', '.join(_ufuncs.UFUNCS)}"
         )
-    registered = from_numpy(np.dtype(dtype).name)
+    try:
+        registered = from_numpy(np.dtype(dtype).name)
+    except TypeError:
+        registered = dtype
     if registered not in dtypes:
         choices = ", ".join(map(to_numpy, dtypes))
-        raise ValueError(f"{name} has no loop for {np.dtype(dtype)}; choose one of {choices}")
+        raise ValueError(f"{name} has no loop for {dtype}; choose one of {choices}")
     return _ufuncs.max_ulp(name, registered)
 
 

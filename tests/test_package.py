@@ -302,3 +302,13 @@ def test_docstring_examples_run(path):
 @pytest.mark.parametrize("function", ["functions", "max_ulp", "show_config", "target", "targets"])
 def test_public_functions_are_documented(function):
     assert len(getattr(fastgelu, function).__doc__) > 20
+
+
+@pytest.mark.parametrize("dtype", ["f32", "float32", np.float32])
+def test_max_ulp_takes_either_name_of_a_dtype(dtype):
+    assert fastgelu.max_ulp("gelu", dtype) == fastgelu.max_ulp(fastgelu.gelu, np.dtype("f4"))
+
+
+def test_max_ulp_of_an_unknown_dtype():
+    with pytest.raises(ValueError, match=r"bogus.*float32"):
+        fastgelu.max_ulp("gelu", "bogus")

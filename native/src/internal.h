@@ -8,6 +8,10 @@
 
 #include "fastgelu.h"
 
+#if defined(__FAST_MATH__) || (defined(_M_FP_FAST) && _M_FP_FAST)
+#error "fastgelu needs IEEE arithmetic: compile it without fast-math"
+#endif
+
 typedef float fg_f32;
 typedef double fg_f64;
 
