@@ -71,6 +71,9 @@ kind kind_of(const fastgelu_function *f); /* by name */
 void on_every_target(const char *what, int inputs,
                      void (*test)(const fastgelu_function *f, const format *t));
 
+/* The target that the next groups leave out; NULL: none. */
+void leave_out(const char *target);
+
 /* y = f(x) or f(dy, x) for arrays of n elements. */
 void call(const fastgelu_function *f, const format *t, size_t n, const void *dy, const void *x,
           void *y);

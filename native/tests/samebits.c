@@ -334,7 +334,9 @@ int main(int argc, char **argv)
     end_group();
     test_file();
     on_every_target("hash", 0, test_hash);
+    leave_out("scalar"); /* one element at a time */
     on_every_target("hash, far values between", 0, test_hash_with_outliers);
+    leave_out(NULL);
     on_every_target("any position, length, neighbours", 0, test_position);
     on_every_target("in place", 0, test_in_place);
     on_every_target("strides", 0, test_strided);
