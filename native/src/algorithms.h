@@ -12,11 +12,13 @@
  *                 y = P for x < 0, 1 - P for x >= 0
  *
  * h and g are rational minimax fits (tools/generate_coefficients.py), t0 the zero of the
- * slope; c = 13/32 makes h small where its rounding is worst, at large t. Every intermediate result whose rounding would show is an unevaluated sum.
+ * slope; c = 13/32 makes h small where its rounding is worst, at large t. Intermediate
+ * results whose rounding would show are unevaluated sums; only the values of the sigmoid
+ * forms round a denominator, which costs them the last ULP's half and buys their speed.
  *
  * A power of two is applied in two steps where it may leave the range of normal numbers
  * (x far below 0), the second to the finished result, so that it is rounded once. `near`
- * says that |x| <= FG_C(<form>_near): then that step, and the clamping of x, change
+ * says that |x| <= FG_C(<function>_near): then that step, and the clamping of x, change
  * nothing and are left out. Both ways give the same bits.
  *
  * NaN and infinities: |x| is clamped where its exponential is 0 or 1; NaN is not. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* interleave.h: the vector of the algorithms from the registers of a target.
  *
- * One value function is a chain of some 150 cycles. A target file defines the operations
+ * One value function is a long chain of operations that wait for each other. A target file defines the operations
  * of vocabulary.h on one register, with u_ for v_ and j_ for i_; here they are applied to
  * FG_REGISTERS of them side by side, which keeps the processor's pipes filled. */
 #ifndef FG_INTERLEAVE_H

@@ -19,7 +19,7 @@
  *   v_copysign(a, s)                      magnitude of a, sign of s
  *   v_select_infinite(s, a, b)            a where s is infinite, else b
  *   v_bits(a) v_real(i)                   the same bits as integers, as reals
- *   i_add i_sub i_max i_min                   modulo 2^32 or 2^64; signed order
+ *   i_add i_sub i_max i_min               modulo 2^32 or 2^64; signed order
  *   i_to_exponent(i)                      shifted left by the width of the mantissa field
  *
  * Nothing else may be used: that is what makes the bits the same everywhere. */
