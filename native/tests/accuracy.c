@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* accuracy.c: the float kernels against reference.h over all 2^32 inputs, or every N-th of
+/* accuracy.c: the float kernels against reference.c over all 2^32 inputs, or every N-th of
  * them with all binade edges and the surroundings of the slopes' zeros.
  *
- *   accuracy [--every N] [--jobs N] [--target NAME] [--function NAME]
+ *   accuracy [--every N] [--jobs N] [--target NAME] [--function NAME] [--cases FILE]
  *
- * Fails where an error exceeds the bound in the registry, or a special value is off. */
+ * --cases adds the float inputs of a file like worst_cases.csv. Value, slope and backward of a
+ * form are judged in one pass. Fails where an error, infinite for a wrong special value,
+ * exceeds the bound in the registry. */
 #define _DEFAULT_SOURCE
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -16,14 +19,38 @@
 #include "fastgelu.h"
 #include "reference.h"
 
-enum { BLOCK = 4096, MOST_JOBS = 64 };
+enum { BLOCK = REFERENCE_BLOCK, MOST_JOBS = 64, MOST_CASES = 10000 };
+enum { VALUE, SLOPE, BACKWARD, KINDS };
+
+static const char *const form_names[FORMS] = {
+    [FORM_GELU] = "gelu",
+    [FORM_GELU_TANH] = "gelu_tanh",
+    [FORM_GELU_SIGMOID] = "gelu_sigmoid",
+    [FORM_SILU] = "silu",
+};
+static const char *const suffixes[KINDS] = {"", "_grad", "_backward"};
 
 typedef struct worst {
     double ulp;
     float dy, x, got;
     double want;
-    uint64_t count, wrong_special;
+    uint64_t count;
 } worst;
+
+/* The functions of one form that are judged, or NULL, and the inputs collected for them. */
+typedef struct pass {
+    enum form form;
+    const fastgelu_function *functions[KINDS];
+    worst *worst; /* of each kind */
+    size_t n;
+    float x[BLOCK], dy[BLOCK];
+} pass;
+
+/* Inputs beyond the sweep, by form. */
+static struct {
+    size_t n;
+    float x[MOST_CASES], dy[MOST_CASES];
+} cases[FORMS];
 
 static float from_bits(uint32_t bits)
 {
@@ -39,94 +66,191 @@ static uint32_t to_bits(float f)
     return bits;
 }
 
-/* Total error in ULP: the unit is the spacing of float in the binade of the exact value. */
-static double ulp_error(float got, double want)
+static void judge(const pass *p, int kind, const float *got, const double *want)
 {
-    int e;
-    if (isnan(want))
-        return isnan(got) ? 0 : INFINITY;
-    if (isinf(want) || fabs(want) > 0x1.ffffffp127) /* rounds to infinity */
-        return isinf(got) && (got > 0) == (want > 0) ? 0 : INFINITY;
-    if (!isfinite(got))
-        return INFINITY;
-    frexp(want, &e);
-    e = e < -125 || want == 0 ? -125 : e;
-    return fabs((double)got - want) / ldexp(1, e - 24);
-}
-
-static void judge(const fastgelu_function *f, size_t n, const float *dy, const float *x, worst *w)
-{
-    static float y[BLOCK];
-    if (f->inputs == 1)
-        ((void (*)(size_t, const float *, float *))f->kernel)(n, x, y);
-    else
-        ((void (*)(size_t, const float *, const float *, float *))f->kernel)(n, dy, x, y);
-    for (size_t i = 0; i < n; i++) {
-        const double want = reference(f->name, dy[i], x[i]);
-        const double ulp = ulp_error(y[i], want);
-        w->count++;
-        if (!(ulp <= w->ulp)) {
+    worst *w = &p->worst[kind];
+    w->count += p->n;
+    if (reference_judge(p->n, got, want, w->ulp) == 0)
+        return;
+    for (size_t i = 0; i < p->n; i++) {
+        const double ulp = reference_ulp(got[i], want[i]);
+        if (ulp > w->ulp) {
             w->ulp = ulp;
-            w->dy = dy[i];
-            w->x = x[i];
-            w->got = y[i];
-            w->want = want;
+            w->dy = p->dy[i];
+            w->x = p->x[i];
+            w->got = got[i];
+            w->want = want[i];
         }
-        /* zeros and infinities by sign too */
-        if ((want == 0 || isinf(x[i])) && !isnan(want) && !signbit(y[i]) != !signbit(want))
-            w->wrong_special++;
     }
 }
 
-/* dy for backward: any magnitude, a function of x alone so that runs repeat. */
-static float some_dy(uint32_t x)
+static void flush(pass *p)
+{
+    static float y[BLOCK];
+    static double want[KINDS][BLOCK];
+    reference_block(p->form, p->n, p->x, want[VALUE], want[SLOPE]);
+    for (size_t i = 0; i < p->n; i++)
+        want[BACKWARD][i] = p->dy[i] * want[SLOPE][i];
+    for (int kind = 0; kind < KINDS; kind++) {
+        const fastgelu_function *f = p->functions[kind];
+        if (!f)
+            continue;
+        if (f->inputs == 1)
+            ((void (*)(size_t, const float *, float *))f->kernel)(p->n, p->x, y);
+        else
+            ((void (*)(size_t, const float *, const float *, float *))f->kernel)(p->n, p->dy, p->x,
+                                                                                 y);
+        judge(p, kind, y, want[kind]);
+    }
+    p->n = 0;
+}
+
+/* dy for backward: any magnitude up to 2, a function of x alone so that runs repeat. */
+static inline float some_dy(uint32_t x)
 {
     uint32_t h = x * 0x9e3779b1u;
     h ^= h >> 15;
     h *= 0x85ebca6bu;
     h ^= h >> 13;
-    if (h % 4 == 0) /* any bits, NaN and infinities apart */
-        return from_bits((h >> 2) % 0x7f800000u | (h & 0x80000000u));
-    return from_bits(0x3f000000u + (h & 0x80ffffffu)); /* 0.5 to 2 */
+    const uint32_t any = h >> 2 | (h & 0x80000000u);
+    const uint32_t middle = 0x3f000000u + (h & 0x80ffffffu); /* 0.5 to 2 */
+    return from_bits(h % 4 == 0 ? any : middle);
 }
 
-static void flush(const fastgelu_function *f, size_t *n, float *dy, float *x, worst *w)
+static void add(pass *p, float x, float dy)
 {
-    for (size_t i = 0; i < *n; i++)
-        dy[i] = some_dy(to_bits(x[i]));
-    judge(f, *n, dy, x, w);
-    *n = 0;
+    p->x[p->n] = x;
+    p->dy[p->n++] = dy;
+    if (p->n == BLOCK)
+        flush(p);
 }
 
-static void sweep(const fastgelu_function *f, uint64_t every, uint64_t job, uint64_t jobs, worst *w)
+static void add_bits(pass *p, uint32_t x)
 {
-    static float x[BLOCK], dy[BLOCK];
+    add(p, from_bits(x), some_dy(x));
+}
+
+/* One member of each of the groups of N from begin to end; all, if N is 1. */
+static void sweep_groups(pass *p, uint64_t every, uint64_t begin, uint64_t end)
+{
+    if (every > 1) {
+        for (uint64_t i = begin; i < end; i++) /* a different member of every group */
+            add_bits(p, (uint32_t)(i * every + i * 2654435761u % every));
+        return;
+    }
+    for (uint32_t i = 0; i < BLOCK; i++) {
+        p->x[i] = from_bits((uint32_t)begin + i);
+        p->dy[i] = some_dy((uint32_t)begin + i);
+    }
+    p->n = BLOCK;
+    flush(p);
+}
+
+/* The share of one of the jobs. */
+static void sweep(pass *p, uint64_t every, uint64_t job, uint64_t jobs)
+{
     static const double zeros[] = {0.7517915246935645, 0.7524614220710163, 0.7511542554412890,
                                    1.2784645427610738};
-    size_t n = 0;
-    for (uint64_t bits = job * every; bits < (uint64_t)1 << 32; bits += every * jobs) {
-        /* a different member of every group of N */
-        x[n++] =
-            from_bits((uint32_t)(bits + (every > 1 ? (bits / every * 2654435761u) % every : 0)));
-        if (n == BLOCK)
-            flush(f, &n, dy, x, w);
+    const uint64_t groups = (((uint64_t)1 << 32) + every - 1) / every;
+    for (uint64_t begin = job * BLOCK; begin < groups; begin += jobs * BLOCK)
+        sweep_groups(p, every, begin, begin + BLOCK < groups ? begin + BLOCK : groups);
+    if (job == 0) {
+        for (size_t i = 0; i < cases[p->form].n; i++)
+            add(p, cases[p->form].x[i], cases[p->form].dy[i]);
+        for (uint32_t top = 0; every > 1 && top < 512; top++)
+            for (uint32_t i = 0; i < 512; i++)
+                add_bits(p, (top << 23) + i - 256);
+        for (size_t z = 0; every > 1 && z < sizeof zeros / sizeof zeros[0]; z++)
+            for (uint32_t i = 0; i < 1 << 17; i++)
+                add_bits(p, to_bits((float)-zeros[z]) + i - (1 << 16));
     }
-    flush(f, &n, dy, x, w);
-    if (every == 1 || job)
-        return;
-    for (uint32_t top = 0; top < 512; top++)
-        for (uint32_t i = 0; i < 512; i++) {
-            x[n++] = from_bits((top << 23) + i - 256);
-            if (n == BLOCK)
-                flush(f, &n, dy, x, w);
+    flush(p);
+}
+
+/* The form and the kind by name; 0 if there are none. */
+static int find_form(const char *name, int *form, int *kind)
+{
+    char text[64];
+    for (*form = 0; *form < FORMS; ++*form)
+        for (*kind = 0; *kind < KINDS; ++*kind) {
+            snprintf(text, sizeof text, "%s%s", form_names[*form], suffixes[*kind]);
+            if (strcmp(text, name) == 0)
+                return 1;
         }
-    for (size_t z = 0; z < sizeof zeros / sizeof zeros[0]; z++)
-        for (uint32_t i = 0; i < 1 << 17; i++) {
-            x[n++] = from_bits(to_bits((float)-zeros[z]) + i - (1 << 16));
-            if (n == BLOCK)
-                flush(f, &n, dy, x, w);
+    return 0;
+}
+
+/* The float rows "function,f32,x bits,dy bits or nothing,..."; 0 if there are none. */
+static size_t read_cases(const char *path)
+{
+    char line[256], name[64];
+    size_t rows = 0;
+    FILE *file = fopen(path, "r");
+    if (!file) {
+        perror(path);
+        return 0;
+    }
+    while (fgets(line, sizeof line, file)) {
+        unsigned x, dy;
+        int form, kind;
+        const int fields = sscanf(line, "%63[^,],f32,%x,%x", name, &x, &dy);
+        if (fields < 2)
+            continue;
+        if (!find_form(name, &form, &kind) || cases[form].n == MOST_CASES) {
+            fprintf(stderr, "accuracy: too many cases, or an unknown function: %s", line);
+            rows = 0;
+            break;
         }
-    flush(f, &n, dy, x, w);
+        cases[form].x[cases[form].n] = from_bits(x);
+        cases[form].dy[cases[form].n++] = fields == 3 ? from_bits(dy) : some_dy(x);
+        rows++;
+    }
+    fclose(file);
+    return rows;
+}
+
+/* Runs the jobs; the worst of all of them is in shared[0]. */
+static void run_jobs(pass *p, uint64_t every, uint64_t jobs, worst (*shared)[KINDS])
+{
+    memset(shared, 0, MOST_JOBS * sizeof *shared);
+    fflush(stdout);
+    for (uint64_t j = 0; j < jobs; j++) {
+        const pid_t pid = fork();
+        p->worst = shared[j];
+        if (pid == 0) {
+            sweep(p, every, j, jobs);
+            _exit(0);
+        }
+        if (pid < 0)
+            perror("accuracy: fork");
+    }
+    int status, broken = 0;
+    for (uint64_t j = 0; j < jobs; j++)
+        broken |= wait(&status) < 0 || status;
+    for (int kind = 0; kind < KINDS; kind++) {
+        worst *w = &shared[0][kind];
+        for (uint64_t j = 1; j < jobs; j++) {
+            const worst o = shared[j][kind];
+            const uint64_t count = w->count + o.count;
+            if (o.ulp > w->ulp)
+                *w = o;
+            w->count = count;
+        }
+        if (broken)
+            w->ulp = INFINITY;
+    }
+}
+
+/* Prints the line of a function, and whether it passed. */
+static int report(const fastgelu_function *f, const worst *w, uint64_t least)
+{
+    const int ok = w->ulp <= f->max_ulp && w->count >= least;
+    printf("%-22s %11llu %7.4f %6.3f  %a %a %a", f->name, (unsigned long long)w->count, w->ulp,
+           f->max_ulp, (double)w->x, (double)w->got, w->want);
+    if (f->inputs == 2)
+        printf(" (%a)", (double)w->dy);
+    printf("%s\n", ok ? "" : w->count < least ? "  FAILED: inputs are missing" : "  FAILED");
+    return ok;
 }
 
 int main(int argc, char **argv)
@@ -140,6 +264,8 @@ int main(int argc, char **argv)
             jobs = strtoull(argv[i + 1], NULL, 10);
         else if (strcmp(argv[i], "--function") == 0)
             only = argv[i + 1];
+        else if (strcmp(argv[i], "--cases") == 0 && read_cases(argv[i + 1]))
+            continue;
         else if (strcmp(argv[i], "--target") == 0 && fastgelu_set_target(argv[i + 1]) == 0)
             continue;
         else
@@ -148,57 +274,47 @@ int main(int argc, char **argv)
     if (argc % 2 == 0 || every < 1 || jobs < 1 || jobs > MOST_JOBS) {
         fprintf(stderr,
                 "usage: accuracy [--every N] [--jobs 1..%d] [--target NAME]"
-                " [--function NAME]\n",
+                " [--function NAME] [--cases FILE]\n",
                 MOST_JOBS);
         return 2;
     }
-    worst *shared = mmap(NULL, MOST_JOBS * sizeof *shared, PROT_READ | PROT_WRITE,
-                         MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    worst(*shared)[KINDS] = mmap(NULL, MOST_JOBS * sizeof *shared, PROT_READ | PROT_WRITE,
+                                 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (shared == MAP_FAILED) {
         perror("accuracy: mmap");
         return 2;
     }
+    static pass passes[FORMS];
     int passed = 0, failed = 0;
-    printf("target %s, every %llu of 2^32 float inputs\n", fastgelu_target(),
-           (unsigned long long)every);
-    printf("%-22s %11s %7s %6s  worst: x, got, want (dy)\n", "function", "inputs", "max ULP",
-           "bound");
     const fastgelu_function *f;
     for (size_t i = 0; (f = fastgelu_function_at(i)); i++) {
+        int form, kind;
         if (strcmp(f->dtype, "f32") || (only && strcmp(f->name, only)))
             continue;
-        memset(shared, 0, MOST_JOBS * sizeof *shared);
-        fflush(stdout);
-        for (uint64_t j = 0; j < jobs; j++) {
-            const pid_t pid = fork();
-            if (pid == 0) {
-                sweep(f, every, j, jobs, &shared[j]);
-                _exit(0);
+        if (find_form(f->name, &form, &kind)) {
+            passes[form].functions[kind] = f;
+        } else {
+            printf("%s: there is no reference\n", f->name);
+            failed++;
+        }
+    }
+    printf("target %s, every %llu of 2^32 float inputs, reference %s\n", fastgelu_target(),
+           (unsigned long long)every, reference_variant_name(reference_variants() - 1));
+    printf("%-22s %11s %7s %6s  worst: x, got, want (dy)\n", "function", "inputs", "max ULP",
+           "bound");
+    for (int i = 0; i < FORMS; i++) {
+        pass *p = &passes[i];
+        p->form = (enum form)i;
+        if (!p->functions[VALUE] && !p->functions[SLOPE] && !p->functions[BACKWARD])
+            continue;
+        run_jobs(p, every, jobs, shared);
+        for (int kind = 0; kind < KINDS; kind++)
+            if (p->functions[kind]) {
+                const int ok = report(p->functions[kind], &shared[0][kind],
+                                      (((uint64_t)1 << 32) + every - 1) / every);
+                passed += ok;
+                failed += !ok;
             }
-            if (pid < 0)
-                shared[j].wrong_special = 1;
-        }
-        int status;
-        while (wait(&status) > 0)
-            if (status)
-                shared[0].wrong_special++;
-        worst w = shared[0];
-        for (uint64_t j = 1; j < jobs; j++) {
-            const worst o = shared[j];
-            const uint64_t count = w.count + o.count, special = w.wrong_special + o.wrong_special;
-            if (!(o.ulp <= w.ulp))
-                w = o;
-            w.count = count;
-            w.wrong_special = special;
-        }
-        const int ok = w.ulp <= f->max_ulp && w.wrong_special == 0 && w.count > 0;
-        printf("%-22s %11llu %7.4f %6.3f  %a %a %a", f->name, (unsigned long long)w.count, w.ulp,
-               f->max_ulp, (double)w.x, (double)w.got, w.want);
-        if (f->inputs == 2)
-            printf(" (%a)", (double)w.dy);
-        printf("%s\n", ok ? "" : w.wrong_special ? "  FAILED: special values" : "  FAILED");
-        passed += ok;
-        failed += !ok;
     }
     printf("%d passed, %d failed\n", passed, failed);
     return failed || !passed;
