@@ -51,9 +51,13 @@ LOOP void gelu_at(float x, double *p, double *q)
     const double t = magnitude_up_to(tail_limit, x);
     const double inverse = 1 / (t + tail_shift), s = tail_middle + tail_slope * inverse;
     const double e = exp_minus(0.5 * (t * t), 0); /* t^2 is exact */
-    double sum = tail_coefficients[22];
-    for (int k = 21; k >= 0; k--)
-        sum = sum * s + tail_coefficients[k];
+    /* even and odd powers: gcc unrolls, and so vectorises, up to 16 terms */
+    double sum = tail_coefficients[22], odd = 0;
+    for (int k = 21; k > 0; k -= 2) {
+        odd = odd * (s * s) + tail_coefficients[k];
+        sum = sum * (s * s) + tail_coefficients[k - 1];
+    }
+    sum += odd * s;
     *p = e * (sum * inverse);
     *q = e * (sum * inverse - t * density);
 }
