@@ -13,7 +13,7 @@
 #include <stdint.h>
 #include <string.h>
 
-enum { REFERENCE_BLOCK = 2048 }; /* the most elements a call: the arrays stay in the cache */
+enum { REFERENCE_BLOCK = 2048 }; /* so many elements a call stay in the cache */
 
 enum form { FORM_GELU, FORM_GELU_TANH, FORM_GELU_SIGMOID, FORM_SILU, FORMS };
 
