@@ -5,23 +5,26 @@
  * slope(-x) = 1 - slope(x). What is needed is thus the small quantity of the negative
  * side, right relatively, at t = |x|; nothing cancels where it is taken from x or 1:
  *
- *   gelu          y = max(x, 0) - L,  L = t Phi(-t) = c t exp(-t^2/2) (1 + h(t)) / (t + 2c)
+ *   gelu          y = max(x, 0) - L,
+ *                 L = t Phi(-t) = t/(alpha + beta t) exp(-t^2/2) (1 + h(t))
  *   x*s(w) forms  y = x / (1 + exp(-w(x)))
- *   gelu_grad     P = exp(-t^2/2) (t0 - t) (1 + g(t)) / 2
+ *   gelu_grad     P = c (t0 - t) exp(-t^2/2) (1 + h(t))
  *   other slopes  P = E (1 + E - t w'(t)) / (1 + E)^2,  E = exp(-w(t))
  *                 y = P for x < 0, 1 - P for x >= 0
  *
- * h and g are rational minimax fits (tools/generate_coefficients.py), t0 the zero of the
- * slope; c = 13/32 makes h small where its rounding is worst, at large t. Intermediate
- * results whose rounding would show are unevaluated sums; only the values of the sigmoid
- * forms round a denominator, which costs them the last ULP's half and buys their speed.
+ * h is a rational minimax fit (tools/generate_coefficients.py), t0 the zero of the slope;
+ * alpha, beta and c keep h small, so that its rounding errors count little. Results are a
+ * number known well times 1 + z with a small z, or a quotient mended by its remainder; what
+ * is rounded where is chosen so that every function stays below 2 ULP and no operation is
+ * spent on less (NOTES.md).
  *
  * A power of two is applied in two steps where it may leave the range of normal numbers
  * (x far below 0), the second to the finished result, so that it is rounded once. `near`
- * says that |x| <= FG_C(<function>_near): then that step, and the clamping of x, change
- * nothing and are left out. Both ways give the same bits.
+ * says that FG_C(tiny) < |x| <= FG_C(<function>_near): then that step, and the clamping of x,
+ * change nothing and are left out. Where |x| <= FG_C(tiny) or |x| > FG_C(<function>_end), and
+ * for NaN, the result is plain: x/2, x, -0, and so on. The three ways give the same bits.
  *
- * NaN and infinities: |x| is clamped where its exponential is 0 or 1; NaN is not. */
+ * NaN and infinities: t is clamped, NaN too, and the lane gets its plain result at the end. */
 
 /* An unevaluated sum hi + lo. */
 typedef struct pair {
@@ -34,38 +37,38 @@ typedef struct pair {
 
 #define FG_COUNT(array) ((int)(sizeof(array) / sizeof((array)[0])))
 
-/* c[from] + c[from + step] y + c[from + 2 step] y^2 + ... up to c[degree]. */
-static FG_INLINE V every(V y, const T *c, int from, int step, int degree)
+/* float64 needs more terms, which bring more rounding errors: some more care takes them out. */
+#define FG_CAREFUL (FG_COUNT(FG_NAME(fg_gelu_num)) > 8)
+
+/* c[0] + c[1] x + ... + c[degree] x^degree: in pairs of terms, and pairs of pairs where it is
+ * long, by Horner's rule in x^2 or x^4. That takes hardly more operations than Horner's rule in
+ * x does, in half the time, and fewer rounding errors of full weight where x is large. */
+static FG_INLINE V polynomial(V x, V x2, const T *c, int degree)
 {
-    int i = degree - (degree - from) % step;
-    V sum = v_set(c[i]);
-    for (i -= step; i >= from; i -= step)
-        sum = v_fma(sum, y, v_set(c[i]));
+    const int step = degree < 8 ? 2 : 4;
+    const V power = step == 2 ? x2 : v_mul(x2, x2);
+    V sum = power;
+    for (int i = degree - degree % step; i >= 0; i -= step) {
+        V part = v_set(c[i]);
+        if (i < degree)
+            part = v_fma(x, v_set(c[i + 1]), part);
+        if (step == 4 && i + 2 <= degree) {
+            V high = v_set(c[i + 2]);
+            if (i + 2 < degree)
+                high = v_fma(x, v_set(c[i + 3]), high);
+            part = v_fma(x2, high, part);
+        }
+        sum = i + step > degree ? part : v_fma(sum, power, part);
+    }
     return sum;
 }
+#define FG_POLYNOMIAL(x, x2, name) \
+    polynomial(x, x2, FG_NAME(fg_##name), FG_COUNT(FG_NAME(fg_##name)) - 1)
 
-/* c[from] + c[from + 1] x + ... + c[degree] x^(degree - from): the even and the odd terms
- * apart, in x2 = x^2. That halves the chain of operations, and of rounding errors. */
-static FG_INLINE V polynomial(V x, V x2, const T *c, int from, int degree)
-{
-    return v_fma(x, every(x2, c, from + 1, 2, degree), every(x2, c, from, 2, degree));
-}
-
-/* c[0] + c[1] x + ... + c[degree] x^degree. Where that is long, in four such parts, and c[0]
- * last: few roundings where x is large, and one where it is small. */
-static FG_INLINE V long_polynomial(V x, const T *c, int degree)
-{
-    if (degree < 8)
-        return every(x, c, 0, 1, degree);
-    const V x2 = v_mul(x, x), x4 = v_mul(x2, x2);
-    const V even = v_fma(x2, every(x4, c, 3, 4, degree), every(x4, c, 1, 4, degree));
-    const V odd = v_fma(x2, every(x4, c, 4, 4, degree), every(x4, c, 2, 4, degree));
-    return v_fma(x, v_fma(x, odd, even), v_set(c[0]));
-}
-#define FG_POLY(x, x2, name, from) \
-    polynomial(x, x2, FG_NAME(fg_##name), from, FG_COUNT(FG_NAME(fg_##name)) - 1)
-#define FG_LONG_POLY(x, name) \
-    long_polynomial(x, FG_NAME(fg_##name), FG_COUNT(FG_NAME(fg_##name)) - 1)
+/* The same with c[0] last: one rounding where x is small. */
+#define FG_POLYNOMIAL_NEAR_0(x, x2, name)                                                 \
+    v_fma(x, polynomial(x, x2, FG_NAME(fg_##name) + 1, FG_COUNT(FG_NAME(fg_##name)) - 2), \
+          v_set(FG_NAME(fg_##name)[0]))
 
 /* a + b exactly, for |a| >= |b| or a = 0. */
 static FG_INLINE pair fast_two_sum(V a, V b)
@@ -94,23 +97,6 @@ static FG_INLINE pair two_product(V a, V b)
     r.hi = v_mul(a, b);
     r.lo = v_fms(a, b, r.hi);
     return r;
-}
-
-/* a * b for two sums, without the product of the low parts. */
-static FG_INLINE pair product(pair a, pair b)
-{
-    pair r = two_product(a.hi, b.hi);
-    r.lo = v_fma(a.hi, b.lo, v_fma(a.lo, b.hi, r.lo));
-    return r;
-}
-
-/* a / b for two sums, rounded to one number: below 0.5 ULP and a little. */
-static FG_INLINE V quotient(pair a, pair b)
-{
-    const V inverse = v_div(FG_C(one), b.hi);
-    const V q = v_mul(a.hi, inverse);
-    const V rest = v_fnma(q, b.lo, v_add(v_fnma(q, b.hi, a.hi), a.lo));
-    return v_fma(rest, inverse, q);
 }
 
 /* The number t0 (two constants) minus t, right relatively to the last place. */
@@ -147,111 +133,20 @@ static FG_INLINE V at_most(V k, V j)
     return v_real(i_min(v_bits(k), v_bits(j)));
 }
 
-/* exp(a) = 2^n exp(f + f_lo): a = n ln2 + f + f_lo, |f| <= ln2/2 and f exact.
- * exp(f) = 1 + f + f^2 p(f), minimax; f_lo, as large as the last place of a, counts to
- * first order. Three renderings of exp(f + f_lo), of which a use takes what it needs:
- * 1 + q, rounded; 1 + f + tail; and s + rest with s = 1 + f rounded and |rest| < 0.08. */
-typedef struct exponential {
-    V q, f, tail, s, rest;
-} exponential;
-
-static FG_INLINE exponential exp_reduced(V k, V a_hi, V a_lo)
-{
-    exponential r;
-    const V n = v_sub(k, FG_C(shifter));
-    const V f = v_fnma(n, FG_C(ln2_hi), a_hi);
-    const V f_lo = v_fnma(n, FG_C(ln2_lo), a_lo);
-    const V f2 = v_mul(f, f);
-    const V low = v_fma(f, v_set(FG_NAME(fg_exp)[1]), v_set(FG_NAME(fg_exp)[0]));
-    const V p = v_fma(f2, FG_POLY(f, f2, exp, 2), low);
-    const pair s = fast_two_sum(FG_C(one), f);
-    /* exp(f) as far as f_lo needs it: in double that is a term more */
-    const int more = FG_COUNT(FG_NAME(fg_exp)) > 6;
-    const V w = v_fma(f2, more ? v_fma(f2, v_set(FG_NAME(fg_exp)[2]), low) : low, s.hi);
-    r.f = f;
-    r.s = s.hi;
-    r.tail = v_fma(f2, p, v_mul(f_lo, w));
-    r.q = v_add(f, r.tail);
-    r.rest = v_fma(f2, p, v_fma(f_lo, w, s.lo));
-    return r;
-}
-
-/* exp(a): the k nearest to a log2(e) */
-static FG_INLINE V exponent(V a)
-{
-    return v_fma(a, FG_C(log2e), FG_C(shifter));
-}
-
-/* b (1 + h) exp(f + f_lo) for e as above, as a sum: b (s + z), z = rest + h s + h rest. */
-static FG_INLINE pair gaussian(pair b, V h, exponential e)
-{
-    const V z = v_fma(h, e.s, v_fma(h, e.rest, e.rest));
-    pair r = two_product(b.hi, e.s);
-    r.lo = v_fma(b.hi, z, v_fma(b.lo, e.s, r.lo));
-    return r;
-}
+/* exp(rate u) = 2^n (1 + g r): n is the integer nearest to u rate log2(e), which comes as k,
+ * g = u - n ln2/rate, and r = expm1(rate g)/g a minimax fit. The rate belongs to the form, so
+ * that u is t^2, x or t with no multiplication. u is a sum; u.hi less the high part of
+ * n ln2/rate is exact. */
+#define FG_EXPONENT(u, form) v_fma(u, FG_C(form##_log2e), FG_C(form##_shifter))
+#define FG_REDUCED(u, n, form) \
+    fast_two_sum(v_fnma(n, FG_C(form##_step_hi), (u).hi), v_fnma(n, FG_C(form##_step_lo), (u).lo))
+#define FG_EXPM1_OVER(g, form) FG_POLYNOMIAL_NEAR_0(g, v_mul(g, g), form##_exp)
 
 /* ---- values --------------------------------------------------------------- */
 
 static FG_INLINE V clamped(V t, V limit, int near)
 {
-    return near ? t : v_select_above(t, limit, limit, t);
-}
-
-/* From the result at the clamped argument: x itself where x is above the limit. */
-static FG_INLINE V unclamped(V x, V limit, V y)
-{
-    return v_select_above(v_abs(x), limit, v_select_negative(x, y, x), y);
-}
-
-static FG_INLINE V FG_NAME(gelu)(V x, int near)
-{
-    const V limit = FG_C(gelu_limit);
-    const V t = clamped(v_abs(x), limit, near);
-    const V half_t = v_mul(t, FG_C(half));
-    const pair a = two_product(v_neg(half_t), t);
-    const V k = exponent(a.hi);
-    const exponential e = exp_reduced(k, a.hi, a.lo);
-    const V h = v_div(v_mul(t, FG_LONG_POLY(t, gelu_num)), FG_LONG_POLY(t, gelu_den));
-    /* b = c t/(t + 2c) as a sum; d - 2c is exact, and so are the remainders of the division */
-    const V d = v_add(t, FG_C(gelu_shift));
-    const V d_lo = v_sub(t, v_sub(d, FG_C(gelu_shift)));
-    const V inverse = v_div(FG_C(gelu_scale), d);
-    const pair ct = two_product(t, FG_C(gelu_scale));
-    pair b;
-    b.hi = v_mul(t, inverse);
-    const V rest = v_fnma(b.hi, d_lo, v_add(v_fnma(b.hi, d, ct.hi), ct.lo));
-    b.lo = v_mul(rest, v_mul(inverse, FG_C(gelu_inverse_scale)));
-    const pair m = gaussian(b, h, e);
-    const V k_split = near ? k : at_least(k, FG_C(split));
-    const V scale = pow2(k_split);
-    const pair l = {v_mul(m.hi, scale), v_mul(m.lo, scale)};
-    /* a zero of x keeps its sign: -0 - (+0) */
-    const V base = v_select_negative(x, FG_C(minus_zero), near ? x : t);
-    const V difference = v_sub(base, l.hi);
-    const V y = v_sub(difference, v_add(v_add(v_sub(difference, base), l.hi), l.lo));
-    if (near)
-        return y;
-    return unclamped(x, limit, v_select_negative(x, v_mul(y, pow2_ratio(k, k_split)), y));
-}
-
-/* x / (1 + exp(a)) for a = -w(x), k = exponent(a); x and so a are clamped. The rounding of
- * the denominator and of the quotient make up most of the error: below 2 ULP together. */
-static FG_INLINE V times_sigmoid(V x, V k, pair a, int near)
-{
-    const exponential e = exp_reduced(k, a.hi, a.lo);
-    if (near) { /* |n| < the precision: 1 + 2^n is exact */
-        const V scale = pow2(k);
-        return v_div(x, v_fma(e.q, scale, v_add(FG_C(one), scale)));
-    }
-    const V zero = FG_C(shifter); /* that is, n = 0 */
-    const V k_split = at_least(at_most(k, FG_C(split_above)), FG_C(split));
-    const V scale = pow2(k_split);
-    const V sum = v_add(FG_C(one), scale);
-    /* what that sum lost */
-    const V lost = v_sub(pow2(at_most(k_split, zero)), v_sub(sum, pow2(at_least(k_split, zero))));
-    const V y = v_div(x, v_add(v_fma(e.q, scale, lost), sum));
-    return v_mul(y, pow2_ratio(at_least(k_split, zero), at_least(k, zero)));
+    return near ? t : at_most(t, limit); /* NaN too */
 }
 
 static FG_INLINE V signed_clamped(V x, V limit, int near)
@@ -259,169 +154,301 @@ static FG_INLINE V signed_clamped(V x, V limit, int near)
     return near ? x : v_copysign(clamped(v_abs(x), limit, near), x);
 }
 
-static FG_INLINE V FG_NAME(silu)(V x, int near)
+/* x/2 where x is tiny; x or -0 where |x| > limit. */
+static FG_INLINE V plain_value(V x, V limit)
 {
-    const V limit = FG_C(silu_limit);
-    const V c = signed_clamped(x, limit, near);
-    const pair a = {v_neg(c), FG_C(zero)};
-    const V y = times_sigmoid(c, exponent(a.hi), a, near);
-    return near ? y : unclamped(x, limit, y);
+    const V large = v_select_negative(x, FG_C(minus_zero), x);
+    return v_select_above(v_abs(x), limit, large, v_mul(x, FG_C(half)));
 }
 
-/* w = 1.702 x */
-static FG_INLINE V FG_NAME(gelu_sigmoid)(V x, int near)
+/* The slope of a tiny x. */
+static FG_INLINE V half_or_nan(V t, V limit)
 {
-    const V limit = FG_C(gelu_sigmoid_limit);
-    const V c = signed_clamped(x, limit, near);
-    pair a = two_product(c, FG_C(minus_sigmoid_factor_hi));
-    a.lo = v_fma(c, FG_C(minus_sigmoid_factor_lo), a.lo);
-    const V k = v_fma(c, FG_C(minus_sigmoid_factor_log2e), FG_C(shifter));
-    const V y = times_sigmoid(c, k, a, near);
-    return near ? y : unclamped(x, limit, y);
+    return v_fma(v_select_above(t, limit, limit, t), FG_C(zero), FG_C(half));
 }
 
-/* w = x (A + B x^2), A = 2 sqrt(2/pi), B = 0.044715 A. A = top + rest with a top short
- * enough for p.hi - top to be exact. */
+static FG_INLINE V plain_slope(V x, V limit)
+{
+    const V t = v_abs(x);
+    const V large = v_select_negative(x, FG_C(minus_zero), FG_C(one));
+    return v_select_above(t, limit, large, half_or_nan(t, limit));
+}
+
+/* y where x is neither tiny nor above the limit nor NaN, else plain. */
+static FG_INLINE V unless_plain(V x, V limit, V y, V plain)
+{
+    const V t = v_abs(x);
+    return v_select_above(t, limit, plain, v_select_above(t, FG_C(tiny), y, plain));
+}
+
+static FG_INLINE V FG_NAME(gelu)(V x, int near)
+{
+    const V limit = FG_C(gelu_limit);
+    const V t = clamped(v_abs(x), limit, near);
+    const pair u = two_product(t, t);
+    const V k = FG_EXPONENT(u.hi, gelu);
+    const V n = v_sub(k, FG_C(gelu_shifter));
+    const V h = v_div(FG_POLYNOMIAL(t, u.hi, gelu_num), FG_POLYNOMIAL(t, u.hi, gelu_den));
+    /* b = t/(alpha + beta t), a sum: d - alpha and the remainder of the division are exact */
+    const V d = v_fma(t, FG_C(gelu_beta), FG_C(gelu_alpha));
+    const V d_lo = v_fms(t, FG_C(gelu_beta), v_sub(d, FG_C(gelu_alpha)));
+    const V inverse = v_div(FG_C(one), d);
+    const V b = v_mul(t, inverse);
+    const V b_lo = v_mul(v_fnma(b, d_lo, v_fnma(b, d, t)), inverse);
+    const V g = FG_REDUCED(u, n, gelu).hi;
+    const V r = FG_EXPM1_OVER(g, gelu);
+    const V k_split = near ? k : at_least(k, FG_C(split));
+    const V scale = pow2(k_split);
+    const V high = v_mul(b, scale), low = v_mul(b_lo, scale);
+    /* (1 + h)(1 + g r) = 1 + z */
+    const V z = v_fma(v_fma(g, h, g), r, h);
+    /* a zero of x keeps its sign: -0 - (+0) */
+    const V base = v_select_negative(x, FG_C(minus_zero), near ? x : t);
+    const V y = v_sub(v_sub(base, high), v_fma(high, z, v_fma(low, z, low)));
+    if (near)
+        return y;
+    return unless_plain(x, limit, v_select_negative(x, v_mul(y, pow2_ratio(k, k_split)), y),
+                        plain_value(x, limit));
+}
+
+/* x / (1 + 2^n (1 + g r)); x and so n are clamped. The rounding of the denominator and of the
+ * quotient make up most of the error: below 2 ULP together. */
+static FG_INLINE V times_sigmoid(V x, V k, V g, V r, int near)
+{
+    if (near) { /* |n| < the precision: 1 + 2^n is exact */
+        const V scale = pow2(k);
+        return v_div(x, v_fma(v_mul(g, scale), r, v_add(FG_C(one), scale)));
+    }
+    const V zero = FG_C(shifter); /* that is, n = 0 */
+    const V k_split = at_least(at_most(k, FG_C(split_above)), FG_C(split));
+    const V scale = pow2(k_split);
+    const V gs = v_mul(g, scale);
+    /* 1 + 2^n is exact as far as the short way goes, and soon after that the 1 does not matter;
+     * between the two it goes with the low parts */
+    const V plain = v_fma(gs, r, v_add(FG_C(one), scale));
+    const pair p = two_product(gs, r);
+    const pair sum = fast_two_sum(scale, p.hi);
+    const V between = v_add(sum.hi, v_add(sum.lo, v_add(p.lo, FG_C(one))));
+    const V d = v_select_above(scale, FG_C(exact),
+                               v_select_above(scale, FG_C(large), plain, between), plain);
+    const V y = v_div(x, d);
+    return v_mul(y, pow2_ratio(at_least(k_split, zero), at_least(k, zero)));
+}
+
+#define FG_LINEAR_VALUE(form)                                                            \
+    static FG_INLINE V FG_NAME(form)(V x, int near)                                      \
+    {                                                                                    \
+        const V limit = FG_C(form##_limit);                                              \
+        const V c = signed_clamped(x, limit, near);                                      \
+        const V u = v_neg(c);                                                            \
+        const V k = FG_EXPONENT(u, form);                                                \
+        const V n = v_sub(k, FG_C(shifter));                                             \
+        const V g = v_fnma(n, FG_C(form##_step_lo), v_fnma(n, FG_C(form##_step_hi), u)); \
+        const V y = times_sigmoid(c, k, g, FG_EXPM1_OVER(g, form), near);                \
+        return near ? y : unless_plain(x, limit, y, plain_value(x, limit));              \
+    }
+FG_LINEAR_VALUE(silu)
+FG_LINEAR_VALUE(gelu_sigmoid)
+
+/* w(t)/rate = t + cubic t^3 of the tanh form, rate = 2 sqrt(2/pi); to twice the precision. */
+static FG_INLINE pair tanh_argument(V t)
+{
+    const pair square = two_product(t, t);
+    const V cubic = FG_C(tanh_cubic_hi);
+    pair f;
+    f.hi = v_fma(cubic, square.hi, FG_C(one));
+    f.lo = v_fms(cubic, square.hi, v_sub(f.hi, FG_C(one)));
+    f.lo = v_fma(FG_C(tanh_cubic_lo), square.hi, v_fma(cubic, square.lo, f.lo));
+    pair v = two_product(t, f.hi);
+    v.lo = v_fma(t, f.lo, v.lo);
+    return v;
+}
+
 static FG_INLINE V FG_NAME(gelu_tanh)(V x, int near)
 {
     const V limit = FG_C(gelu_tanh_limit);
     const V c = signed_clamped(x, limit, near);
-    const pair b = {FG_C(tanh_cubic_hi), FG_C(tanh_cubic_lo)};
-    const V top = FG_C(tanh_linear_top);
-    const pair u = two_product(c, c);
-    pair p;
-    p.hi = v_fma(b.hi, u.hi, top);
-    p.lo = v_fms(b.hi, u.hi, v_sub(p.hi, top));
-    p.lo = v_add(p.lo, v_fma(b.lo, u.hi, v_fma(b.hi, u.lo, FG_C(tanh_linear_rest))));
-    const V minus_c = v_neg(c);
-    pair a = two_product(minus_c, p.hi);
-    a.lo = v_fma(minus_c, p.lo, a.lo);
-    const V y = times_sigmoid(c, exponent(a.hi), a, near);
-    return near ? y : unclamped(x, limit, y);
+    const pair u = tanh_argument(v_neg(c));
+    const V k = FG_EXPONENT(u.hi, gelu_tanh);
+    const V n = v_sub(k, FG_C(shifter));
+    const V g = FG_REDUCED(u, n, gelu_tanh).hi;
+    const V y = times_sigmoid(c, k, g, FG_EXPM1_OVER(g, gelu_tanh), near);
+    return near ? y : unless_plain(x, limit, y, plain_value(x, limit));
 }
 
 /* ---- slopes ----------------------------------------------------------------- */
 
-/* P = 2^n p, p rounded. */
+/* P = p 2^(n - m), where m = n unless that needs two steps: then m is the first. */
 typedef struct tail {
     V p, k;
 } tail;
 
-static FG_INLINE tail FG_NAME(gelu_tail)(V t)
+static FG_INLINE tail FG_NAME(gelu_tail)(V t, int near)
 {
-    const V half_t = v_mul(t, FG_C(half));
-    const pair a = two_product(v_neg(half_t), t);
-    const V k = exponent(a.hi);
-    const exponential e = exp_reduced(k, a.hi, a.lo);
-    const V g = v_div(FG_LONG_POLY(t, gelu_grad_num), FG_LONG_POLY(t, gelu_grad_den));
-    const pair b = distance(FG_C(gelu_half_zero_hi), FG_C(gelu_half_zero_lo), half_t);
-    const pair m = gaussian(b, g, e);
-    const tail r = {v_add(m.hi, m.lo), k};
-    return r;
-}
-
-/* E (1 + E - t w') / (1 + E)^2. With w0 = w(t0), E0 = exp(-w0), 1 + E0 = t0 w'(t0),
- * a = w0 - w and c = t0 w'(t0) - t w'(t), the middle factor is c + E0 expm1(a): both terms
- * have the sign of t0 - t and vanish there, so that nothing cancels. */
-static FG_INLINE tail sigmoid_tail(pair a, pair c, pair e0, int near)
-{
-    const V k = exponent(a.hi);
-    const exponential e = exp_reduced(k, a.hi, a.lo);
+    pair u = two_product(t, t);
+    const V k = FG_EXPONENT(v_add(u.hi, FG_C(gelu_grad_offset)), gelu_grad);
+    const V n = v_sub(k, FG_C(gelu_grad_shifter));
+    const V h = v_div(FG_POLYNOMIAL_NEAR_0(t, u.hi, gelu_grad_num),
+                      FG_POLYNOMIAL_NEAR_0(t, u.hi, gelu_grad_den));
+    u.lo = v_add(u.lo, FG_C(gelu_grad_offset));
+    const pair g = FG_REDUCED(u, n, gelu_grad);
+    /* exp = 1 - g/2 + g^2 r */
+    const V g2 = v_mul(g.hi, g.hi), r = FG_POLYNOMIAL(g.hi, g2, gelu_grad_exp);
+    pair b = distance(FG_C(gelu_zero_hi), FG_C(gelu_zero_lo), t);
+    V z;
+    if (FG_CAREFUL) { /* h goes to t0 - t */
+        b = fast_two_sum(b.hi, v_fma(b.hi, h, v_fma(b.lo, h, b.lo)));
+        z = v_fma(g2, r, v_mul(g.hi, FG_C(minus_half)));
+        b.lo = v_fma(v_mul(g.lo, FG_C(minus_half)), b.hi, b.lo);
+    } else { /* h goes to the exponential */
+        const V gh = v_fma(g.hi, h, g.hi);
+        z = v_fma(v_mul(gh, g.hi), r, v_fma(gh, FG_C(minus_half), h));
+    }
     const V scale = pow2(near ? k : at_least(k, FG_C(split)));
-    /* expm1(a) = (2^n - 1) + 2^n f + 2^n tail */
-    pair x = fast_two_sum(v_sub(scale, FG_C(one)), v_mul(scale, e.f));
-    x.lo = v_fma(scale, e.tail, x.lo);
-    const pair ex = product(e0, x);
-    pair z = fast_two_sum(c.hi, ex.hi);
-    z = fast_two_sum(z.hi, v_add(z.lo, v_add(ex.lo, c.lo)));
-    /* E / 2^n */
-    const pair s = product(e0, fast_two_sum(e.s, e.rest));
-    pair d = fast_two_sum(FG_C(one), v_mul(s.hi, scale));
-    d.lo = v_fma(s.lo, scale, d.lo);
-    const tail r = {quotient(product(s, z), product(d, d)), k};
-    return r;
+    const V high = v_mul(b.hi, scale), low = v_mul(b.lo, scale);
+    const tail p = {v_add(high, v_fma(high, z, v_fma(low, z, low))), k};
+    return p;
 }
 
-static FG_INLINE tail FG_NAME(silu_tail)(V t, int near)
+/* With E0 = exp(-w(t0)), f the rate, e = E/E0 = 2^n (1 + z) and w'(t0) t0 = 1 + E0:
+ *
+ *   1 + E - t w' = f (d + m),  d = (w'(t0) t0 - w'(t) t)/f,  m = E0/f (e - 1)
+ *   P = e (d + m)/(c0 + c1 e + c2 e^2)
+ *
+ * d and m have the sign of t0 - t and vanish there, so that nothing cancels. E0 is shifted by
+ * so little that c0 is a number of the format. lo is the low part of d and of that shift;
+ * c = {c0, c1, c2, low part of c1}. Numerator and denominator are sums, and the quotient is
+ * mended by its remainder. */
+static FG_INLINE tail sigmoid_tail(V k, pair g, V r, V rate, V d, V lo, const T *c, int near)
 {
-    const pair e0 = {FG_C(silu_exp_zero_hi), FG_C(silu_exp_zero_lo)};
-    const pair a = distance(FG_C(silu_zero_hi), FG_C(silu_zero_lo), t);
-    return sigmoid_tail(a, a, e0, near);
+    const V scale = pow2(near ? k : at_least(k, FG_C(split)));
+    const V z = v_mul(g.hi, r);
+    const V e0 = v_set(c[2]);
+    const V e0_scale = v_mul(e0, scale);
+    const V change = v_sub(e0_scale, e0);
+    const V start = v_add(change, lo), start_lo = v_sub(lo, v_sub(start, change));
+    const V m = v_fma(z, e0_scale, start);
+    pair p = fast_two_sum(d, v_fma(d, z, v_fma(m, z, m)));
+    p.lo = v_add(p.lo, start_lo);
+    if (FG_CAREFUL)
+        p.lo = v_fma(v_add(d, m), v_fma(rate, g.lo, v_fms(g.hi, r, z)), p.lo);
+    p.hi = v_mul(p.hi, scale);
+    const V e = v_fma(z, scale, scale);
+    const V e_lo = v_fma(z, scale, v_sub(scale, e));
+    const V inner = v_fma(e, e0, v_set(c[1]));
+    const V square = v_fma(e, inner, v_set(c[0]));
+    const V inner_lo = v_add(v_fma(e, e0, v_sub(v_set(c[1]), inner)), v_set(c[3]));
+    const V square_lo = v_fma(
+        e, inner_lo, v_fma(e_lo, v_fma(e, e0, inner), v_fma(e, inner, v_sub(v_set(c[0]), square))));
+    const V inverse = v_div(FG_C(one), square);
+    const V y = v_mul(p.hi, inverse);
+    const V rest = v_fnma(y, square_lo, v_fma(p.lo, scale, v_fnma(y, square, p.hi)));
+    const tail result = {v_fma(rest, inverse, y), k};
+    return result;
 }
 
-static FG_INLINE tail FG_NAME(gelu_sigmoid_tail)(V t, int near)
-{
-    const pair e0 = {FG_C(silu_exp_zero_hi), FG_C(silu_exp_zero_lo)};
-    const pair minus_factor = {FG_C(minus_sigmoid_factor_hi), FG_C(minus_sigmoid_factor_lo)};
-    const pair d = distance(FG_C(gelu_sigmoid_zero_hi), FG_C(gelu_sigmoid_zero_lo), t);
-    const pair minus_d = {v_neg(d.hi), v_neg(d.lo)};
-    const pair a = product(minus_d, minus_factor);
-    return sigmoid_tail(a, a, e0, near);
-}
+#define FG_LINEAR_TAIL(form)                                                              \
+    static FG_INLINE tail FG_NAME(form##_tail)(V t, int near)                             \
+    {                                                                                     \
+        pair d = two_sum(FG_C(form##_zero_hi), v_neg(t));                                 \
+        const V k = FG_EXPONENT(d.hi, form);                                              \
+        const V n = v_sub(k, FG_C(shifter));                                              \
+        const V lo = v_add(d.lo, FG_C(form##_distance_lo));                               \
+        d.lo = v_add(d.lo, FG_C(form##_zero_lo));                                         \
+        const pair g = FG_REDUCED(d, n, form);                                            \
+        return sigmoid_tail(k, g, FG_EXPM1_OVER(g.hi, form), FG_C(form##_rate), d.hi, lo, \
+                            FG_NAME(fg_##form##_square), near);                           \
+    }
+FG_LINEAR_TAIL(silu)
+FG_LINEAR_TAIL(gelu_sigmoid)
 
-/* With m = t^2 + t t0 + t0^2: w0 - w = (t0 - t)(A + B m), and
- * t0 w'(t0) - t w'(t) = (t0 - t)(A + 3 B m). */
 static FG_INLINE tail FG_NAME(gelu_tanh_tail)(V t, int near)
 {
-    const pair b = {FG_C(tanh_cubic_hi), FG_C(tanh_cubic_lo)};
-    const pair t0 = {FG_C(gelu_tanh_zero_hi), FG_C(gelu_tanh_zero_lo)};
-    const pair e0 = {FG_C(gelu_tanh_exp_zero_hi), FG_C(gelu_tanh_exp_zero_lo)};
-    const pair d = distance(t0.hi, t0.lo, t);
-    /* m = t (t + t0) + t0^2 */
-    pair e = two_sum(t, t0.hi);
-    e.lo = v_add(e.lo, t0.lo);
-    pair m = two_product(t, e.hi);
-    const V m_lo = v_fma(t, e.lo, v_add(m.lo, FG_C(tanh_zero_square_lo)));
-    m = two_sum(m.hi, FG_C(tanh_zero_square_hi));
-    m.lo = v_add(m.lo, m_lo);
-    const pair bm = product(b, m);
-    pair p = two_sum(FG_C(tanh_linear_top), bm.hi);
-    p.lo = v_add(p.lo, v_add(bm.lo, FG_C(tanh_linear_rest)));
-    pair q = two_sum(p.hi, v_add(bm.hi, bm.hi));
-    q.lo = v_add(q.lo, v_add(p.lo, v_add(bm.lo, bm.lo)));
-    return sigmoid_tail(product(d, p), product(d, q), e0, near);
+    const pair v = tanh_argument(t);
+    pair d = two_sum(FG_C(gelu_tanh_zero_hi), v_neg(v.hi));
+    d.lo = v_sub(d.lo, v.lo);
+    const V k = FG_EXPONENT(d.hi, gelu_tanh);
+    const V n = v_sub(k, FG_C(shifter));
+    const pair u = {d.hi, v_add(d.lo, FG_C(gelu_tanh_zero_lo))};
+    const pair g = FG_REDUCED(u, n, gelu_tanh);
+    /* (w'(t0) t0 - w'(t) t)/rate = 3 (v0 - v) - 2 (t0 - t) */
+    const pair dt = two_sum(FG_C(tanh_slope_zero_hi), v_neg(t));
+    const pair thrice = two_product(d.hi, FG_C(three));
+    const pair sum = two_sum(thrice.hi, v_mul(dt.hi, FG_C(minus_two)));
+    const V low = v_fma(d.lo, FG_C(three), FG_C(gelu_tanh_distance_lo));
+    const V lo = v_add(v_fma(dt.lo, FG_C(minus_two), sum.lo), v_add(thrice.lo, low));
+    return sigmoid_tail(k, g, FG_EXPM1_OVER(g.hi, gelu_tanh), FG_C(gelu_tanh_rate), sum.hi, lo,
+                        FG_NAME(fg_gelu_tanh_square), near);
 }
 
-static FG_INLINE V finish_slope(V x, tail r, int near)
+static FG_INLINE V finish_slope(V x, V limit, tail r, int near)
 {
     const V k = near ? r.k : at_least(r.k, FG_C(split));
-    const V p = v_mul(r.p, pow2(k));
-    const V below = near ? p : v_mul(p, pow2_ratio(r.k, k));
-    return v_select_negative(x, below, v_sub(FG_C(one), p));
+    const V below = near ? r.p : v_mul(r.p, pow2_ratio(r.k, k));
+    const V y = v_select_negative(x, below, v_sub(FG_C(one), r.p));
+    return near ? y : unless_plain(x, limit, y, plain_slope(x, limit));
+}
+
+/* dy times the slope of a plain x. Of a finite x far below 0 that is not 0, just small: it makes
+ * no NaN of an infinite dy. */
+static FG_INLINE V plain_backward(V dy, V x, V limit)
+{
+    const V t = v_abs(x), small = pow2(FG_C(split));
+    const V slope = v_select_infinite(x, FG_C(minus_zero), v_neg(small));
+    const V reduced = v_select_infinite(x, dy, v_mul(v_mul(dy, small), small));
+    const V large = v_select_negative(x, slope, FG_C(one));
+    const V large_dy = v_select_negative(x, reduced, dy);
+    return v_mul(v_select_above(t, limit, large_dy, dy),
+                 v_select_above(t, limit, large, half_or_nan(t, limit)));
 }
 
 /* dy * slope. Slopes down to 2^-290 (2^-2140 in f64) count, since dy may be as large as
  * 2^128 (2^1024): what 2^n lacks goes with dy, in two normal factors. The slope at -inf is
  * -0, not just small: it makes NaN of an infinite dy. */
-static FG_INLINE V finish_backward(V dy, V x, tail r, int near)
+static FG_INLINE V finish_backward(V dy, V x, V limit, tail r, int near)
 {
-    /* of a NaN, whose bits would scale dy at random */
-    if (!near)
-        r.k = at_most(at_least(r.k, FG_C(split_thrice)), FG_C(split_above));
-    const V k = near ? r.k : at_least(r.k, FG_C(split));
-    const V p = v_mul(r.p, pow2(k));
-    const V above = v_sub(FG_C(one), p);
+    const V above = v_sub(FG_C(one), r.p);
     if (near)
-        return v_mul(dy, v_select_negative(x, p, above));
+        return v_mul(dy, v_select_negative(x, r.p, above));
+    const V k = at_least(r.k, FG_C(split));
     const V k1 = at_least(r.k, FG_C(split_twice));
     const V scaled_dy = v_mul(v_mul(dy, pow2_ratio(k1, k)), pow2_ratio(r.k, k1));
-    const V below = v_select_infinite(x, FG_C(minus_zero), p);
-    return v_mul(v_select_negative(x, scaled_dy, dy), v_select_negative(x, below, above));
+    const V y = v_mul(v_select_negative(x, scaled_dy, dy), v_select_negative(x, r.p, above));
+    return unless_plain(x, limit, y, plain_backward(dy, x, limit));
 }
 
-#define FG_SLOPE(form, call)                                              \
-    static FG_INLINE V FG_NAME(form##_grad)(V x, int near)                \
-    {                                                                     \
-        const V t = clamped(v_abs(x), FG_C(form##_limit), near);          \
-        return finish_slope(x, call, near);                               \
-    }                                                                     \
-    static FG_INLINE V FG_NAME(form##_backward)(V dy, V x, int near)      \
-    {                                                                     \
-        const V t = clamped(v_abs(x), FG_C(form##_backward_limit), near); \
-        return finish_backward(dy, x, call, near);                        \
+#define FG_PLAIN_VALUE(form)                       \
+    static FG_INLINE V FG_NAME(plain_##form)(V x)  \
+    {                                              \
+        return plain_value(x, FG_C(form##_limit)); \
     }
 
-FG_SLOPE(gelu, FG_NAME(gelu_tail)(t))
+FG_PLAIN_VALUE(gelu)
+FG_PLAIN_VALUE(gelu_tanh)
+FG_PLAIN_VALUE(gelu_sigmoid)
+FG_PLAIN_VALUE(silu)
+
+#define FG_SLOPE(form, call)                                                    \
+    static FG_INLINE V FG_NAME(plain_##form##_grad)(V x)                        \
+    {                                                                           \
+        return plain_slope(x, FG_C(form##_limit));                              \
+    }                                                                           \
+    static FG_INLINE V FG_NAME(plain_##form##_backward)(V dy, V x)              \
+    {                                                                           \
+        return plain_backward(dy, x, FG_C(form##_backward_limit));              \
+    }                                                                           \
+    static FG_INLINE V FG_NAME(form##_grad)(V x, int near)                      \
+    {                                                                           \
+        const V t = clamped(v_abs(x), FG_C(form##_limit), near);                \
+        return finish_slope(x, FG_C(form##_limit), call, near);                 \
+    }                                                                           \
+    static FG_INLINE V FG_NAME(form##_backward)(V dy, V x, int near)            \
+    {                                                                           \
+        const V t = clamped(v_abs(x), FG_C(form##_backward_limit), near);       \
+        return finish_backward(dy, x, FG_C(form##_backward_limit), call, near); \
+    }
+
+FG_SLOPE(gelu, FG_NAME(gelu_tail)(t, near))
 FG_SLOPE(gelu_tanh, FG_NAME(gelu_tanh_tail)(t, near))
 FG_SLOPE(gelu_sigmoid, FG_NAME(gelu_sigmoid_tail)(t, near))
 FG_SLOPE(silu, FG_NAME(silu_tail)(t, near))

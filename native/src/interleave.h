@@ -46,11 +46,17 @@
     {                                                                                            \
         FG_EACH u_store_##dtype(p + r * FG_REGISTER_LANES_##dtype, a.in[r]);                     \
     }                                                                                            \
-    static FG_INLINE int v_all_within_##dtype(V_##dtype a, V_##dtype limit)                      \
+    static FG_INLINE int i_all_above_##dtype(I_##dtype i, fg_##dtype c)                          \
     {                                                                                            \
         int all = 1;                                                                             \
-        FG_EACH all &= u_all_within_##dtype(a.in[r], limit.in[r]);                               \
+        FG_EACH all &= j_all_above_##dtype(i.in[r], c);                                          \
         return all;                                                                              \
+    }                                                                                            \
+    static FG_INLINE int i_any_above_##dtype(I_##dtype i, fg_##dtype c)                          \
+    {                                                                                            \
+        int any = 0;                                                                             \
+        FG_EACH any |= j_any_above_##dtype(i.in[r], c);                                          \
+        return any;                                                                              \
     }                                                                                            \
     static FG_INLINE V_##dtype v_select_above_##dtype(V_##dtype t, V_##dtype limit, V_##dtype a, \
                                                       V_##dtype b)                               \
@@ -84,6 +90,8 @@
     FG_INTERLEAVE_2(dtype, i_add, j_add, I)                                                      \
     FG_INTERLEAVE_2(dtype, i_sub, j_sub, I)                                                      \
     FG_INTERLEAVE_2(dtype, i_max, j_max, I)                                                      \
+    FG_INTERLEAVE_2(dtype, i_least, j_least, I)                                                  \
+    FG_INTERLEAVE_2(dtype, i_most, j_most, I)                                                    \
     FG_INTERLEAVE_2(dtype, i_min, j_min, I)                                                      \
     FG_INTERLEAVE_1(dtype, v_abs, u_abs)                                                         \
     FG_INTERLEAVE_1(dtype, v_neg, u_neg)                                                         \

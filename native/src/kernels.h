@@ -13,74 +13,103 @@
 #include "algorithms.h"
 #undef FG_REAL
 
-/* A value function of vectors: the short way where every lane allows it (see algorithms.h),
- * the other kept out of the loop. */
-#define FG_APPLY_1(name, dtype)                                                          \
-    static FG_NOINLINE void far_##name##_##dtype(V_##dtype *x)                           \
-    {                                                                                    \
-        *x = name##_##dtype(*x, 0);                                                      \
-    }                                                                                    \
-    static FG_INLINE V_##dtype apply_##name##_##dtype(V_##dtype x)                       \
-    {                                                                                    \
-        if (FG_LIKELY(v_all_within_##dtype(x, v_set_##dtype(fg_##name##_near_##dtype)))) \
-            return name##_##dtype(x, 1);                                                 \
-        far_##name##_##dtype(&x);                                                        \
-        return x;                                                                        \
-    }
-#define FG_APPLY_2(name, dtype)                                                          \
-    static FG_NOINLINE void far_##name##_##dtype(V_##dtype *dy, const V_##dtype *x)      \
-    {                                                                                    \
-        *dy = name##_##dtype(*dy, *x, 0);                                                \
-    }                                                                                    \
-    static FG_INLINE V_##dtype apply_##name##_##dtype(V_##dtype dy, V_##dtype x)         \
-    {                                                                                    \
-        if (FG_LIKELY(v_all_within_##dtype(x, v_set_##dtype(fg_##name##_near_##dtype)))) \
-            return name##_##dtype(dy, x, 1);                                             \
-        far_##name##_##dtype(&dy, &x);                                                   \
-        return dy;                                                                       \
-    }
+/* The array loops. A block of an array goes the short way if all its elements allow it (see
+ * algorithms.h), and the plain way if they are all very small or all very large; one test a
+ * block leaves the loops without a branch, and their constants in registers. The last few
+ * elements go the long way by a small buffer. The ways give the same bits. */
+enum { FG_BLOCK = 1024 };
+enum fg_way { FG_PLAIN, FG_NEAR, FG_FAR };
 
-/* The one array loop. The last few elements go through the same vector code by way of a
- * small buffer, so that a result never depends on its position. */
-#define FG_LOOP_1(name, dtype)                                                      \
-    static void loop_##name##_##dtype(size_t n, const fg_##dtype *x, fg_##dtype *y) \
-    {                                                                               \
-        enum { LANES = FG_LANES_##dtype };                                          \
-        fg_##dtype a[LANES] = {0};                                                  \
-        for (size_t i = 0; i < n; i += LANES) {                                     \
-            const size_t left = n - i;                                              \
-            const fg_##dtype *from = x + i;                                         \
-            fg_##dtype *to = y + i;                                                 \
-            if (left < LANES)                                                       \
-                from = to = memcpy(a, from, left * sizeof *a);                      \
-            v_store_##dtype(to, apply_##name##_##dtype(v_load_##dtype(from)));      \
-            if (left < LANES)                                                       \
-                memcpy(y + i, a, left * sizeof *a);                                 \
-        }                                                                           \
-    }
-
-#define FG_LOOP_2(name, dtype)                                                                     \
-    static void loop_##name##_##dtype(size_t n, const fg_##dtype *dy, const fg_##dtype *x,         \
-                                      fg_##dtype *dx)                                              \
+#define FG_WAY(dtype)                                                                              \
+    static FG_INLINE enum fg_way way_##dtype(size_t n, const fg_##dtype *x, fg_##dtype near_limit, \
+                                             fg_##dtype end)                                       \
     {                                                                                              \
-        enum { LANES = FG_LANES_##dtype };                                                         \
-        fg_##dtype a[LANES] = {0}, b[LANES] = {0};                                                 \
-        for (size_t i = 0; i < n; i += LANES) {                                                    \
-            const size_t left = n - i;                                                             \
-            const fg_##dtype *from = dy + i, *at = x + i;                                          \
-            fg_##dtype *to = dx + i;                                                               \
-            if (left < LANES) {                                                                    \
-                from = to = memcpy(a, from, left * sizeof *a);                                     \
-                at = memcpy(b, at, left * sizeof *b);                                              \
-            }                                                                                      \
-            v_store_##dtype(to, apply_##name##_##dtype(v_load_##dtype(from), v_load_##dtype(at))); \
-            if (left < LANES)                                                                      \
-                memcpy(dx + i, a, left * sizeof *a);                                               \
+        I_##dtype least = v_bits_##dtype(v_abs_##dtype(v_load_##dtype(x))), most = least;          \
+        for (size_t i = FG_LANES_##dtype; i < n; i += FG_LANES_##dtype) {                          \
+            const I_##dtype bits = v_bits_##dtype(v_abs_##dtype(v_load_##dtype(x + i)));           \
+            least = i_least_##dtype(least, bits);                                                  \
+            most = i_most_##dtype(most, bits);                                                     \
         }                                                                                          \
+        if (i_all_above_##dtype(least, fg_tiny_##dtype))                                           \
+            return !i_any_above_##dtype(most, near_limit) ? FG_NEAR                                \
+                   : i_all_above_##dtype(least, end)      ? FG_PLAIN                               \
+                                                          : FG_FAR;                                \
+        return i_any_above_##dtype(most, fg_tiny_##dtype) ? FG_FAR : FG_PLAIN;                     \
+    }
+FG_WAY(f32)
+FG_WAY(f64)
+
+#define FG_EACH_VECTOR_1(dtype, n, x, y, call)           \
+    for (size_t j = 0; j < (n); j += FG_LANES_##dtype) { \
+        const V_##dtype value = v_load_##dtype((x) + j); \
+        v_store_##dtype((y) + j, call);                  \
+    }
+#define FG_LOOP_1(name, dtype)                                                                 \
+    static void loop_##name##_##dtype(size_t n, const fg_##dtype *x, fg_##dtype *y)            \
+    {                                                                                          \
+        enum { LANES = FG_LANES_##dtype };                                                     \
+        while (n >= LANES) {                                                                   \
+            const size_t some = n < FG_BLOCK ? n - n % LANES : FG_BLOCK;                       \
+            switch (way_##dtype(some, x, fg_##name##_near_##dtype, fg_##name##_end_##dtype)) { \
+            case FG_NEAR:                                                                      \
+                FG_EACH_VECTOR_1(dtype, some, x, y, name##_##dtype(value, 1))                  \
+                break;                                                                         \
+            case FG_PLAIN:                                                                     \
+                FG_EACH_VECTOR_1(dtype, some, x, y, plain_##name##_##dtype(value))             \
+                break;                                                                         \
+            default:                                                                           \
+                FG_EACH_VECTOR_1(dtype, some, x, y, name##_##dtype(value, 0))                  \
+            }                                                                                  \
+            x += some;                                                                         \
+            y += some;                                                                         \
+            n -= some;                                                                         \
+        }                                                                                      \
+        if (n) {                                                                               \
+            fg_##dtype a[LANES] = {0};                                                         \
+            memcpy(a, x, n * sizeof *a);                                                       \
+            v_store_##dtype(a, name##_##dtype(v_load_##dtype(a), 0));                          \
+            memcpy(y, a, n * sizeof *a);                                                       \
+        }                                                                                      \
     }
 
-#define FG_FUNCTION(name, dtype, inputs, max_ulp) \
-    FG_APPLY_##inputs(name, dtype) FG_LOOP_##inputs(name, dtype)
+#define FG_EACH_VECTOR_2(dtype, n, dy, x, dx, call)          \
+    for (size_t j = 0; j < (n); j += FG_LANES_##dtype) {     \
+        const V_##dtype upstream = v_load_##dtype((dy) + j); \
+        const V_##dtype value = v_load_##dtype((x) + j);     \
+        v_store_##dtype((dx) + j, call);                     \
+    }
+#define FG_LOOP_2(name, dtype)                                                                    \
+    static void loop_##name##_##dtype(size_t n, const fg_##dtype *dy, const fg_##dtype *x,        \
+                                      fg_##dtype *dx)                                             \
+    {                                                                                             \
+        enum { LANES = FG_LANES_##dtype };                                                        \
+        while (n >= LANES) {                                                                      \
+            const size_t some = n < FG_BLOCK ? n - n % LANES : FG_BLOCK;                          \
+            switch (way_##dtype(some, x, fg_##name##_near_##dtype, fg_##name##_end_##dtype)) {    \
+            case FG_NEAR:                                                                         \
+                FG_EACH_VECTOR_2(dtype, some, dy, x, dx, name##_##dtype(upstream, value, 1))      \
+                break;                                                                            \
+            case FG_PLAIN:                                                                        \
+                FG_EACH_VECTOR_2(dtype, some, dy, x, dx, plain_##name##_##dtype(upstream, value)) \
+                break;                                                                            \
+            default:                                                                              \
+                FG_EACH_VECTOR_2(dtype, some, dy, x, dx, name##_##dtype(upstream, value, 0))      \
+            }                                                                                     \
+            dy += some;                                                                           \
+            x += some;                                                                            \
+            dx += some;                                                                           \
+            n -= some;                                                                            \
+        }                                                                                         \
+        if (n) {                                                                                  \
+            fg_##dtype a[LANES] = {0}, b[LANES] = {0};                                            \
+            memcpy(a, dy, n * sizeof *a);                                                         \
+            memcpy(b, x, n * sizeof *b);                                                          \
+            v_store_##dtype(a, name##_##dtype(v_load_##dtype(a), v_load_##dtype(b), 0));          \
+            memcpy(dx, a, n * sizeof *a);                                                         \
+        }                                                                                         \
+    }
+
+#define FG_FUNCTION(name, dtype, inputs, max_ulp) FG_LOOP_##inputs(name, dtype)
 #include "functions.def"
 
 #define FG_STRING_(name) #name

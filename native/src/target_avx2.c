@@ -84,11 +84,18 @@ static FG_INLINE U_f32 u_select_above_f32(U_f32 t, U_f32 limit, U_f32 a, U_f32 b
     const __m256i nan = _mm256_cmpgt_epi32(bits, inf);
     return _mm256_blendv_ps(b, a, _mm256_castsi256_ps(_mm256_andnot_si256(nan, above)));
 }
-static FG_INLINE int u_all_within_f32(U_f32 a, U_f32 limit)
+static FG_INLINE int j_above_f32(J_f32 i, fg_f32 c)
 {
-    const __m256i bits = _mm256_castps_si256(u_abs_f32(a));
-    const __m256i above = _mm256_cmpgt_epi32(bits, _mm256_castps_si256(limit));
-    return _mm256_movemask_ps(_mm256_castsi256_ps(above)) == 0;
+    const __m256i above = _mm256_cmpgt_epi32(i, _mm256_castps_si256(u_set_f32(c)));
+    return _mm256_movemask_ps(_mm256_castsi256_ps(above));
+}
+static FG_INLINE int j_all_above_f32(J_f32 i, fg_f32 c)
+{
+    return j_above_f32(i, c) == 0xff;
+}
+static FG_INLINE int j_any_above_f32(J_f32 i, fg_f32 c)
+{
+    return j_above_f32(i, c) != 0;
 }
 static FG_INLINE U_f32 u_select_negative_f32(U_f32 s, U_f32 a, U_f32 b)
 {
@@ -128,6 +135,14 @@ static FG_INLINE J_f32 j_max_f32(J_f32 a, J_f32 b)
 static FG_INLINE J_f32 j_min_f32(J_f32 a, J_f32 b)
 {
     return _mm256_min_epi32(a, b);
+}
+static FG_INLINE J_f32 j_least_f32(J_f32 a, J_f32 b)
+{
+    return j_min_f32(a, b);
+}
+static FG_INLINE J_f32 j_most_f32(J_f32 a, J_f32 b)
+{
+    return j_max_f32(a, b);
 }
 static FG_INLINE J_f32 j_to_exponent_f32(J_f32 a)
 {
@@ -195,11 +210,18 @@ static FG_INLINE U_f64 u_select_above_f64(U_f64 t, U_f64 limit, U_f64 a, U_f64 b
     const __m256i nan = _mm256_cmpgt_epi64(bits, inf);
     return _mm256_blendv_pd(b, a, _mm256_castsi256_pd(_mm256_andnot_si256(nan, above)));
 }
-static FG_INLINE int u_all_within_f64(U_f64 a, U_f64 limit)
+/* i is in order, and the answer sure, in its upper half alone: see j_least_f64 */
+static FG_INLINE int j_all_above_f64(J_f64 i, fg_f64 c)
 {
-    const __m256i bits = _mm256_castpd_si256(u_abs_f64(a));
-    const __m256i above = _mm256_cmpgt_epi64(bits, _mm256_castpd_si256(limit));
-    return _mm256_movemask_pd(_mm256_castsi256_pd(above)) == 0;
+    const __m256i limit =
+        _mm256_or_si256(_mm256_castpd_si256(u_set_f64(c)), _mm256_set1_epi64x(0xffffffff));
+    return _mm256_movemask_pd(_mm256_castsi256_pd(_mm256_cmpgt_epi64(i, limit))) == 0xf;
+}
+static FG_INLINE int j_any_above_f64(J_f64 i, fg_f64 c)
+{
+    const __m256i limit =
+        _mm256_andnot_si256(_mm256_set1_epi64x(0xffffffff), _mm256_castpd_si256(u_set_f64(c)));
+    return _mm256_movemask_pd(_mm256_castsi256_pd(_mm256_cmpgt_epi64(limit, i))) != 0xf;
 }
 static FG_INLINE U_f64 u_select_negative_f64(U_f64 s, U_f64 a, U_f64 b)
 {
@@ -239,6 +261,15 @@ static FG_INLINE J_f64 j_max_f64(J_f64 a, J_f64 b)
 static FG_INLINE J_f64 j_min_f64(J_f64 a, J_f64 b)
 {
     return _mm256_blendv_epi8(a, b, _mm256_cmpgt_epi64(a, b));
+}
+/* of the upper halves, which nearly always decide; the lower halves then hold anything */
+static FG_INLINE J_f64 j_least_f64(J_f64 a, J_f64 b)
+{
+    return _mm256_min_epi32(a, b);
+}
+static FG_INLINE J_f64 j_most_f64(J_f64 a, J_f64 b)
+{
+    return _mm256_max_epi32(a, b);
 }
 static FG_INLINE J_f64 j_to_exponent_f64(J_f64 a)
 {

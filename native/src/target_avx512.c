@@ -92,10 +92,17 @@ static FG_INLINE U_f32 u_select_above_f32(U_f32 t, U_f32 limit, U_f32 a, U_f32 b
     const __mmask16 nan = _mm512_cmpgt_epi32_mask(bits, inf);
     return _mm512_mask_blend_ps((__mmask16)(above & ~nan), b, a);
 }
-static FG_INLINE int u_all_within_f32(U_f32 a, U_f32 limit)
+static FG_INLINE int j_above_f32(J_f32 i, fg_f32 c)
 {
-    const __m512i bits = _mm512_castps_si512(u_abs_f32(a));
-    return _mm512_cmpgt_epi32_mask(bits, _mm512_castps_si512(limit)) == 0;
+    return _mm512_cmpgt_epi32_mask(i, _mm512_castps_si512(u_set_f32(c)));
+}
+static FG_INLINE int j_all_above_f32(J_f32 i, fg_f32 c)
+{
+    return j_above_f32(i, c) == 0xffff;
+}
+static FG_INLINE int j_any_above_f32(J_f32 i, fg_f32 c)
+{
+    return j_above_f32(i, c) != 0;
 }
 static FG_INLINE U_f32 u_select_negative_f32(U_f32 s, U_f32 a, U_f32 b)
 {
@@ -137,6 +144,14 @@ static FG_INLINE J_f32 j_max_f32(J_f32 a, J_f32 b)
 static FG_INLINE J_f32 j_min_f32(J_f32 a, J_f32 b)
 {
     return _mm512_min_epi32(a, b);
+}
+static FG_INLINE J_f32 j_least_f32(J_f32 a, J_f32 b)
+{
+    return j_min_f32(a, b);
+}
+static FG_INLINE J_f32 j_most_f32(J_f32 a, J_f32 b)
+{
+    return j_max_f32(a, b);
 }
 static FG_INLINE J_f32 j_to_exponent_f32(J_f32 a)
 {
@@ -204,10 +219,17 @@ static FG_INLINE U_f64 u_select_above_f64(U_f64 t, U_f64 limit, U_f64 a, U_f64 b
     const __mmask8 nan = _mm512_cmpgt_epi64_mask(bits, inf);
     return _mm512_mask_blend_pd((__mmask8)(above & ~nan), b, a);
 }
-static FG_INLINE int u_all_within_f64(U_f64 a, U_f64 limit)
+static FG_INLINE int j_above_f64(J_f64 i, fg_f64 c)
 {
-    const __m512i bits = _mm512_castpd_si512(u_abs_f64(a));
-    return _mm512_cmpgt_epi64_mask(bits, _mm512_castpd_si512(limit)) == 0;
+    return _mm512_cmpgt_epi64_mask(i, _mm512_castpd_si512(u_set_f64(c)));
+}
+static FG_INLINE int j_all_above_f64(J_f64 i, fg_f64 c)
+{
+    return j_above_f64(i, c) == 0xff;
+}
+static FG_INLINE int j_any_above_f64(J_f64 i, fg_f64 c)
+{
+    return j_above_f64(i, c) != 0;
 }
 static FG_INLINE U_f64 u_select_negative_f64(U_f64 s, U_f64 a, U_f64 b)
 {
@@ -249,6 +271,14 @@ static FG_INLINE J_f64 j_max_f64(J_f64 a, J_f64 b)
 static FG_INLINE J_f64 j_min_f64(J_f64 a, J_f64 b)
 {
     return _mm512_min_epi64(a, b);
+}
+static FG_INLINE J_f64 j_least_f64(J_f64 a, J_f64 b)
+{
+    return j_min_f64(a, b);
+}
+static FG_INLINE J_f64 j_most_f64(J_f64 a, J_f64 b)
+{
+    return j_max_f64(a, b);
 }
 static FG_INLINE J_f64 j_to_exponent_f64(J_f64 a)
 {

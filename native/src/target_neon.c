@@ -75,11 +75,17 @@ static FG_INLINE U_f32 u_select_above_f32(U_f32 t, U_f32 limit, U_f32 a, U_f32 b
     const uint32x4_t above = vcgtq_s32(bits, vreinterpretq_s32_f32(limit));
     return vbslq_f32(vandq_u32(above, vcleq_s32(bits, inf)), a, b);
 }
-static FG_INLINE int u_all_within_f32(U_f32 a, U_f32 limit)
+static FG_INLINE uint32x4_t j_above_f32(J_f32 i, fg_f32 c)
 {
-    const int32x4_t bits = vreinterpretq_s32_f32(vabsq_f32(a));
-    const uint32x4_t above = vcgtq_s32(bits, vreinterpretq_s32_f32(limit));
-    return vmaxvq_u32(above) == 0;
+    return (vcgtq_s32(i, vreinterpretq_s32_f32(u_set_f32(c))));
+}
+static FG_INLINE int j_all_above_f32(J_f32 i, fg_f32 c)
+{
+    return vminvq_u32(j_above_f32(i, c)) != 0;
+}
+static FG_INLINE int j_any_above_f32(J_f32 i, fg_f32 c)
+{
+    return vmaxvq_u32(j_above_f32(i, c)) != 0;
 }
 static FG_INLINE U_f32 u_select_negative_f32(U_f32 s, U_f32 a, U_f32 b)
 {
@@ -117,6 +123,14 @@ static FG_INLINE J_f32 j_max_f32(J_f32 a, J_f32 b)
 static FG_INLINE J_f32 j_min_f32(J_f32 a, J_f32 b)
 {
     return vminq_s32(a, b);
+}
+static FG_INLINE J_f32 j_least_f32(J_f32 a, J_f32 b)
+{
+    return j_min_f32(a, b);
+}
+static FG_INLINE J_f32 j_most_f32(J_f32 a, J_f32 b)
+{
+    return j_max_f32(a, b);
 }
 static FG_INLINE J_f32 j_to_exponent_f32(J_f32 a)
 {
@@ -183,11 +197,16 @@ static FG_INLINE U_f64 u_select_above_f64(U_f64 t, U_f64 limit, U_f64 a, U_f64 b
     const uint64x2_t above = vcgtq_s64(bits, vreinterpretq_s64_f64(limit));
     return vbslq_f64(vandq_u64(above, vcleq_s64(bits, inf)), a, b);
 }
-static FG_INLINE int u_all_within_f64(U_f64 a, U_f64 limit)
+/* i is in order, and the answer sure, in its upper half alone: see j_least_f64 */
+static FG_INLINE int j_all_above_f64(J_f64 i, fg_f64 c)
 {
-    const int64x2_t bits = vreinterpretq_s64_f64(vabsq_f64(a));
-    const uint64x2_t above = vcgtq_s64(bits, vreinterpretq_s64_f64(limit));
-    return vmaxvq_u32(vreinterpretq_u32_u64(above)) == 0;
+    const int64x2_t limit = vorrq_s64(vreinterpretq_s64_f64(u_set_f64(c)), vdupq_n_s64(0xffffffff));
+    return vminvq_u32(vreinterpretq_u32_u64(vcgtq_s64(i, limit))) != 0;
+}
+static FG_INLINE int j_any_above_f64(J_f64 i, fg_f64 c)
+{
+    const int64x2_t limit = vbicq_s64(vreinterpretq_s64_f64(u_set_f64(c)), vdupq_n_s64(0xffffffff));
+    return vminvq_u32(vreinterpretq_u32_u64(vcgtq_s64(limit, i))) == 0;
 }
 static FG_INLINE U_f64 u_select_negative_f64(U_f64 s, U_f64 a, U_f64 b)
 {
@@ -225,6 +244,17 @@ static FG_INLINE J_f64 j_max_f64(J_f64 a, J_f64 b)
 static FG_INLINE J_f64 j_min_f64(J_f64 a, J_f64 b)
 {
     return vbslq_s64(vcgtq_s64(a, b), b, a);
+}
+/* of the upper halves, which nearly always decide; the lower halves then hold anything */
+static FG_INLINE J_f64 j_least_f64(J_f64 a, J_f64 b)
+{
+    const int32x4_t least = vminq_s32(vreinterpretq_s32_s64(a), vreinterpretq_s32_s64(b));
+    return vreinterpretq_s64_s32(least);
+}
+static FG_INLINE J_f64 j_most_f64(J_f64 a, J_f64 b)
+{
+    const int32x4_t most = vmaxq_s32(vreinterpretq_s32_s64(a), vreinterpretq_s32_s64(b));
+    return vreinterpretq_s64_s32(most);
 }
 static FG_INLINE J_f64 j_to_exponent_f64(J_f64 a)
 {

@@ -91,6 +91,14 @@
     {                                                                                            \
         return a < b ? a : b;                                                                    \
     }                                                                                            \
+    static FG_INLINE J_##dtype j_least_##dtype(J_##dtype a, J_##dtype b)                         \
+    {                                                                                            \
+        return a < b ? a : b;                                                                    \
+    }                                                                                            \
+    static FG_INLINE J_##dtype j_most_##dtype(J_##dtype a, J_##dtype b)                          \
+    {                                                                                            \
+        return a > b ? a : b;                                                                    \
+    }                                                                                            \
     static FG_INLINE J_##dtype j_to_exponent_##dtype(J_##dtype a)                                \
     {                                                                                            \
         return (J_##dtype)((unsigned_integer)a << (mantissa_bits));                              \
@@ -106,9 +114,13 @@
         const int above = bits > u_bits_##dtype(limit);                                          \
         return above && bits <= u_bits_##dtype((U_##dtype)INFINITY) ? a : b;                     \
     }                                                                                            \
-    static FG_INLINE int u_all_within_##dtype(U_##dtype a, U_##dtype limit)                      \
+    static FG_INLINE int j_all_above_##dtype(J_##dtype i, fg_##dtype c)                          \
     {                                                                                            \
-        return u_bits_##dtype(u_abs_##dtype(a)) <= u_bits_##dtype(limit);                        \
+        return i > u_bits_##dtype(c);                                                            \
+    }                                                                                            \
+    static FG_INLINE int j_any_above_##dtype(J_##dtype i, fg_##dtype c)                          \
+    {                                                                                            \
+        return i > u_bits_##dtype(c);                                                            \
     }                                                                                            \
     static FG_INLINE U_##dtype u_select_negative_##dtype(U_##dtype s, U_##dtype a, U_##dtype b)  \
     {                                                                                            \

@@ -14,12 +14,15 @@
  *   v_abs v_neg                           sign bit only
  *   v_select_above(t, limit, a, b)        a where t > limit, else b (and where t is NaN); no
  *                                         flag is raised for a quiet NaN
- *   v_all_within(x, limit)                an int: whether |x| <= limit in every lane; likewise
  *   v_select_negative(s, a, b)            a where the sign bit of s is set, else b
  *   v_copysign(a, s)                      magnitude of a, sign of s
  *   v_select_infinite(s, a, b)            a where s is infinite, else b
  *   v_bits(a) v_real(i)                   the same bits as integers, as reals
  *   i_add i_sub i_max i_min               modulo 2^32 or 2^64; signed order
+ *   i_least(i, j) i_most(i, j)            like i_min and i_max for what follows, maybe faster
+ *   i_all_above(i, c) i_any_above(i, c)   an int: whether every lane, any lane exceeds the bits
+ *                                         of the real c; where that is close, the answers may
+ *                                         be no and yes
  *   i_to_exponent(i)                      shifted left by the width of the mantissa field
  *
  * Nothing else may be used: that is what makes the bits the same everywhere. */
@@ -47,7 +50,6 @@
 #define v_abs FG_NAME(v_abs)
 #define v_neg FG_NAME(v_neg)
 #define v_select_above FG_NAME(v_select_above)
-#define v_all_within FG_NAME(v_all_within)
 #define v_select_negative FG_NAME(v_select_negative)
 #define v_bits FG_NAME(v_bits)
 #define v_real FG_NAME(v_real)
@@ -61,26 +63,23 @@
 
 /* types and functions of algorithms.h */
 #define pair FG_NAME(pair)
-#define exponential FG_NAME(exponential)
 #define tail FG_NAME(tail)
-#define every FG_NAME(every)
 #define polynomial FG_NAME(polynomial)
-#define long_polynomial FG_NAME(long_polynomial)
 #define fast_two_sum FG_NAME(fast_two_sum)
 #define two_sum FG_NAME(two_sum)
 #define two_product FG_NAME(two_product)
-#define product FG_NAME(product)
-#define quotient FG_NAME(quotient)
 #define distance FG_NAME(distance)
 #define pow2 FG_NAME(pow2)
 #define pow2_ratio FG_NAME(pow2_ratio)
 #define at_least FG_NAME(at_least)
 #define at_most FG_NAME(at_most)
-#define exponent FG_NAME(exponent)
-#define exp_reduced FG_NAME(exp_reduced)
-#define gaussian FG_NAME(gaussian)
+#define half_or_nan FG_NAME(half_or_nan)
+#define plain_value FG_NAME(plain_value)
+#define plain_slope FG_NAME(plain_slope)
+#define plain_backward FG_NAME(plain_backward)
+#define unless_plain FG_NAME(unless_plain)
+#define tanh_argument FG_NAME(tanh_argument)
 #define clamped FG_NAME(clamped)
-#define unclamped FG_NAME(unclamped)
 #define signed_clamped FG_NAME(signed_clamped)
 #define times_sigmoid FG_NAME(times_sigmoid)
 #define sigmoid_tail FG_NAME(sigmoid_tail)

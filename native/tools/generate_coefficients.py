@@ -49,8 +49,8 @@ F64 = Format("f64", 53, 1023, "")
 
 # degrees by format, the smallest whose error stays well inside a quarter ULP
 DEGREES = {
-    "exp": {"f32": 4, "f64": 9},
-    "gelu": {"f32": (4, 5), "f64": (10, 11)},
+    "exp": {"f32": 5, "f64": 10},
+    "gelu": {"f32": (5, 5), "f64": (11, 11)},
     "gelu_grad": {"f32": (5, 5), "f64": (10, 10)},
 }
 
@@ -67,7 +67,20 @@ def solve(f, guess):
 A = 2 * mp.sqrt(2 / mp.pi)
 B = A * mp.mpf("0.044715")
 C = mp.mpf("1.702")
-GELU_SCALE = mp.mpf(13) / 32  # near Phi(-t) t exp(t^2/2) at infinity, which is 0.3989
+# L = t/(alpha + beta t) exp(-t^2/2) (1 + h), for h within 0.087
+GELU_ALPHA, GELU_BETA = mp.mpf(117) / 64, mp.mpf(147) / 64
+
+
+GELU_GRAD_OFFSET = mp.mpf(11) / 64
+
+
+GELU_GRAD_SCALE = mp.exp(-GELU_GRAD_OFFSET / 2) / 2
+
+
+def rates():
+    """exp(rate u) is what each form needs."""
+    half = mp.mpf("0.5")
+    return {"gelu": -half, "gelu_grad": -half, "silu": mp.mpf(1), "gelu_sigmoid": C, "gelu_tanh": A}
 
 
 def exponents():
@@ -111,29 +124,41 @@ def limits(fmt):
         for form, (w, _) in exponents().items():
             guess = 4 if form == "gelu_tanh" else a
             out[f"{form}_{kind}"] = solve(lambda t, w=w, a=a: w(t) - a, guess)
+    for form in ("gelu", *exponents()):
+        for kind, limit in (("", "limit"), ("_grad", "limit"), ("_backward", "backward_limit")):
+            out[f"{form}{kind}_end"] = out[f"{form}_{limit}"]
     return out
 
 
 def fits(fmt):
     """Every polynomial: name -> list of exact coefficients, lowest first; and the errors."""
     polys, errors = {}, {}
-    half_ln2 = mp.log(2) / 2 * (1 + mp.mpf(2) ** -12)
+    # expm1(rate g)/g over an octave of rate g, its error beside 1
+    wider = 1 + mp.mpf(2) ** -12
+    for form, rate in rates().items():
+        apart = form == "gelu_grad"  # the term rate g is
 
-    def expm1_rest(f):
-        if abs(f) < mp.mpf("1e-12"):
-            return mp.mpf(1) / 2 + f / 6
-        return (mp.expm1(f) - f) / f**2
+        def over(f, apart=apart):
+            if abs(f) < mp.mpf("1e-12"):
+                return mp.mpf(1) / 2 + f / 6 if apart else 1 + f / 2
+            return (mp.expm1(f) - f) / f**2 if apart else mp.expm1(f) / f
 
-    fit = remez(
-        expm1_rest,
-        lambda f, y: mp.exp(f) / max(abs(f), mp.mpf("1e-3")) ** 2,
-        -half_ln2,
-        half_ln2,
-        DEGREES["exp"][fmt.name],
-    )
-    polys["exp"], errors["exp"] = fit.num, fit.error
+        fit = remez(
+            over,
+            lambda f, y, p=1 + apart: mp.exp(f) / max(abs(f), mp.mpf("1e-3")) ** p,
+            -mp.log(2) / 2 * wider,
+            mp.log(2) / 2 * wider,
+            DEGREES["exp"][fmt.name] - apart,
+        )
+        errors[f"{form}_exp"] = fit.error
+        coefficients = [c * rate ** (i + 1 + apart) for i, c in enumerate(fit.num)]
+        if not apart:
+            # what rounding c[0] adds, a multiple of g, is best made up for by so much g^3
+            lost = fmt.round(coefficients[0]) - coefficients[0]
+            coefficients[2] -= lost * mp.mpf("1.35") / (mp.log(2) / 2 / rate) ** 2
+        polys[f"{form}_exp"] = coefficients
 
-    def first(*args):
+    def first_that_works(*args):
         """The exchange depends on where it starts: take the first start that works."""
         for pole in (1, 2, mp.mpf("1.5"), mp.mpf("0.5"), 3):
             try:
@@ -142,14 +167,13 @@ def fits(fmt):
                 problem = e
         raise problem
 
-    def h_over_t(t):
-        t = max(t, mp.mpf("1e-20"))
-        return (mills(t) * (t + 2 * GELU_SCALE) / GELU_SCALE - 1) / t
+    def h(t):
+        return mills(t) * (GELU_ALPHA + GELU_BETA * t) - 1
 
     lim = limits(fmt)
-    fit = first(
-        h_over_t,
-        lambda t, y: (1 + y * t) / max(t, mp.mpf("1e-3")),
+    fit = first_that_works(
+        h,
+        lambda t, y: 1 + y,
         0,
         lim["gelu_limit"],
         *DEGREES["gelu"][fmt.name],
@@ -162,13 +186,13 @@ def fits(fmt):
         d = t - zero
         if abs(d) < mp.mpf("1e-20"):
             d = mp.mpf("1e-20")
-        return 2 * ((zero + d) / mp.sqrt(2 * mp.pi) - mills(zero + d)) / d - 1
+        return ((zero + d) / mp.sqrt(2 * mp.pi) - mills(zero + d)) / d / GELU_GRAD_SCALE - 1
 
-    fit = first(
+    fit = first_that_works(
         g, lambda t, y: 1 + y, 0, lim["gelu_backward_limit"], *DEGREES["gelu_grad"][fmt.name]
     )
     # D(0) just below a power of two: its rounding counts most where the slope is just below 1/2
-    top = mp.mpf(63) / 32
+    top = mp.mpf(61) / 32
     polys["gelu_grad_num"] = [top * v for v in fit.num]
     polys["gelu_grad_den"] = [top * v for v in fit.den]
     errors["gelu_grad"] = fit.error
@@ -177,7 +201,7 @@ def fits(fmt):
 
 def constants(fmt):
     """Every single constant: name -> number of the format."""
-    c = {"minus_zero": "-0.0", "zero": 0, "one": 1, "half": mp.mpf("0.5")}
+    c = {"three": 3, "minus_two": -2, "minus_half": mp.mpf("-0.5"), "minus_zero": "-0.0", "zero": 0, "one": 1, "half": mp.mpf("0.5")}
     c["log2e"] = 1 / mp.log(2)
     # the bias makes the low bits of k = n + shifter the exponent field of 2^n
     shifter = mp.mpf(3) * mp.mpf(2) ** (fmt.precision - 2) + fmt.emax
@@ -189,24 +213,43 @@ def constants(fmt):
         c[name + "_hi"] = fmt.round(value)
         c[name + "_lo"] = value - c[name + "_hi"]
 
-    pair("ln2", mp.log(2))
-    z = zeros()
-    c["gelu_scale"], c["gelu_shift"] = GELU_SCALE, 2 * GELU_SCALE
-    c["gelu_inverse_scale"] = 1 / GELU_SCALE
-    pair("gelu_half_zero", z["gelu"] / 2)
-    for form in exponents():
-        pair(f"{form}_zero", z[form])
-    # exp(-w) at the zero: it is the same number for silu and gelu_sigmoid
-    pair("silu_exp_zero", mp.exp(-z["silu"]))
-    pair("gelu_tanh_exp_zero", mp.exp(-exponents()["gelu_tanh"][0](z["gelu_tanh"])))
-    pair("minus_sigmoid_factor", -C)
-    c["minus_sigmoid_factor_log2e"] = -C / mp.log(2)
-    pair("tanh_cubic", B)
-    pair("tanh_zero_square", z["gelu_tanh"] ** 2)
-    c["tanh_linear_top"] = fmt.round(A, fmt.precision - 6)
-    c["tanh_linear_rest"] = A - c["tanh_linear_top"]
+    c["exact"], c["large"] = mp.mpf(2) ** (fmt.precision - 2), mp.mpf(2) ** (fmt.precision + 2)
+    c["tiny"] = mp.mpf(2) ** -(fmt.precision + 6)
+    z, squares = zeros(), {}
+    w, _ = exponents()["gelu_tanh"]
+    for form, rate in rates().items():
+        step = mp.log(2) / rate
+        c[f"{form}_log2e"] = 1 / step
+        pair(f"{form}_step", step)
+        if form == "gelu_grad":
+            c[f"{form}_shifter"], c[f"{form}_offset"] = shifter - 1, GELU_GRAD_OFFSET
+            continue
+        c[f"{form}_shifter"], c[f"{form}_rate"] = shifter, rate
+        if form == "gelu":
+            continue
+        c[f"{form}_step_top"] = fmt.round(step, fmt.precision - 6)
+        c[f"{form}_step_rest"] = step - c[f"{form}_step_top"]
+        # see sigmoid_tail: E0 is shifted a little, so that c0 is a number of the format
+        e0 = mp.exp(-w(z["gelu_tanh"]) if form == "gelu_tanh" else -z["silu"])
+        shifted = 1 / (fmt.round(1 / (e0 * rate)) * rate)
+        zero = z[form] if form != "gelu_tanh" else z[form] + B / A * z[form] ** 3
+        c[f"{form}_zero_hi"] = fmt.round(zero)
+        c[f"{form}_zero_lo"] = zero - fmt.round(zero) - mp.log(shifted / e0) / rate
+        c[f"{form}_distance_lo"] = zero - fmt.round(zero) + (shifted - e0) / rate
+        c1 = 2 / rate
+        squares[f"{form}_square"] = [1 / (shifted * rate), c1, shifted / rate, c1 - fmt.round(c1)]
+        if form == "gelu_tanh":
+            c["tanh_slope_zero_hi"] = fmt.round(z[form])
+            c[f"{form}_distance_lo"] = (
+                3 * (zero - fmt.round(zero)) - 2 * (z[form] - fmt.round(z[form])) + (shifted - e0) / rate
+            )
+    c["gelu_alpha"], c["gelu_beta"] = GELU_ALPHA, GELU_BETA
+    pair("gelu_zero", z["gelu"])
+    pair("tanh_cubic", B / A)
     c.update(limits(fmt))
-    return {name: value if value == "-0.0" else fmt.round(value) for name, value in c.items()}
+    return {
+        name: value if value == "-0.0" else fmt.round(value) for name, value in c.items()
+    }, squares
 
 
 NOTE = "GENERATED by native/tools/generate_coefficients.py: do not edit."
@@ -216,10 +259,12 @@ def render_format(fmt):
     """The lines for C and for Python of one format."""
     name = fmt.name
     polys, errors = fits(fmt)
+    single, squares = constants(fmt)
+    polys.update(squares)
     c, py = [""], []
     for fit, error in errors.items():
         c.append(f"/* {name} {fit}: relative error of the fit 2^{float(mp.log(error, 2)):.1f} */")
-    for constant, value in constants(fmt).items():
+    for constant, value in single.items():
         value = fmt.hex(value)
         c.append(f"static const fg_{name} fg_{constant}_{name} = {value}{fmt.suffix};")
         py.append(f'{constant.upper()}_{name.upper()} = float.fromhex("{value}")')
