@@ -41,27 +41,37 @@
     }
 
 /* The one array loop. The last few elements go through the same vector code by way of a
- * small buffer, so that a result never depends on its position. */
-#define FG_LOOP_1(name, dtype)                                                      \
-    static void loop_##name##_##dtype(size_t n, const fg_##dtype *x, fg_##dtype *y) \
-    {                                                                               \
-        enum { LANES = FG_LANES_##dtype };                                          \
-        fg_##dtype a[LANES] = {0};                                                  \
-        for (size_t i = 0; i < n; i += LANES) {                                     \
-            const size_t left = n - i;                                              \
-            const fg_##dtype *from = x + i;                                         \
-            fg_##dtype *to = y + i;                                                 \
-            if (left < LANES)                                                       \
-                from = to = memcpy(a, from, left * sizeof *a);                      \
-            v_store_##dtype(to, apply_##name##_##dtype(v_load_##dtype(from)));      \
-            if (left < LANES)                                                       \
-                memcpy(y + i, a, left * sizeof *a);                                 \
-        }                                                                           \
+ * small buffer, so that a result never depends on its position. With `past` whole vectors are
+ * stored past the caches; FG_STORE needs the output aligned then. */
+#define FG_STORE(dtype, to, vector)      \
+    do {                                 \
+        const V_##dtype value = vector;  \
+        if (past && left >= LANES)       \
+            v_stream_##dtype(to, value); \
+        else                             \
+            v_store_##dtype(to, value);  \
+    } while (0)
+#define FG_LOOP_1(name, dtype)                                                               \
+    static FG_SINGLE void run_##name##_##dtype(size_t n, const fg_##dtype *x, fg_##dtype *y, \
+                                               int past)                                     \
+    {                                                                                        \
+        enum { LANES = FG_LANES_##dtype };                                                   \
+        fg_##dtype a[LANES] = {0};                                                           \
+        for (size_t i = 0; i < n; i += LANES) {                                              \
+            const size_t left = n - i;                                                       \
+            const fg_##dtype *from = x + i;                                                  \
+            fg_##dtype *to = y + i;                                                          \
+            if (left < LANES)                                                                \
+                from = to = memcpy(a, from, left * sizeof *a);                               \
+            FG_STORE(dtype, to, apply_##name##_##dtype(v_load_##dtype(from)));               \
+            if (left < LANES)                                                                \
+                memcpy(y + i, a, left * sizeof *a);                                          \
+        }                                                                                    \
     }
 
 #define FG_LOOP_2(name, dtype)                                                                     \
-    static void loop_##name##_##dtype(size_t n, const fg_##dtype *dy, const fg_##dtype *x,         \
-                                      fg_##dtype *dx)                                              \
+    static FG_SINGLE void run_##name##_##dtype(size_t n, const fg_##dtype *dy,                     \
+                                               const fg_##dtype *x, fg_##dtype *dx, int past)      \
     {                                                                                              \
         enum { LANES = FG_LANES_##dtype };                                                         \
         fg_##dtype a[LANES] = {0}, b[LANES] = {0};                                                 \
@@ -73,14 +83,46 @@
                 from = to = memcpy(a, from, left * sizeof *a);                                     \
                 at = memcpy(b, at, left * sizeof *b);                                              \
             }                                                                                      \
-            v_store_##dtype(to, apply_##name##_##dtype(v_load_##dtype(from), v_load_##dtype(at))); \
+            FG_STORE(dtype, to, apply_##name##_##dtype(v_load_##dtype(from), v_load_##dtype(at))); \
             if (left < LANES)                                                                      \
                 memcpy(dx + i, a, left * sizeof *a);                                               \
         }                                                                                          \
     }
 
+/* The two ways into it. */
+#define FG_HEAD(dtype, array)                                                     \
+    const size_t whole = FG_REGISTER_LANES_##dtype * sizeof *array;               \
+    const size_t before = (size_t)(0 - (uintptr_t)array) % whole / sizeof *array, \
+                 head = before < n ? before : n
+#define FG_ENTRIES_1(name, dtype)                                                     \
+    static void loop_##name##_##dtype(size_t n, const fg_##dtype *x, fg_##dtype *y)   \
+    {                                                                                 \
+        run_##name##_##dtype(n, x, y, 0);                                             \
+    }                                                                                 \
+    static void stream_##name##_##dtype(size_t n, const fg_##dtype *x, fg_##dtype *y) \
+    {                                                                                 \
+        FG_HEAD(dtype, y);                                                            \
+        run_##name##_##dtype(head, x, y, 0);                                          \
+        run_##name##_##dtype(n - head, x + head, y + head, 1);                        \
+        v_stream_end();                                                               \
+    }
+#define FG_ENTRIES_2(name, dtype)                                                            \
+    static void loop_##name##_##dtype(size_t n, const fg_##dtype *dy, const fg_##dtype *x,   \
+                                      fg_##dtype *dx)                                        \
+    {                                                                                        \
+        run_##name##_##dtype(n, dy, x, dx, 0);                                               \
+    }                                                                                        \
+    static void stream_##name##_##dtype(size_t n, const fg_##dtype *dy, const fg_##dtype *x, \
+                                        fg_##dtype *dx)                                      \
+    {                                                                                        \
+        FG_HEAD(dtype, dx);                                                                  \
+        run_##name##_##dtype(head, dy, x, dx, 0);                                            \
+        run_##name##_##dtype(n - head, dy + head, x + head, dx + head, 1);                   \
+        v_stream_end();                                                                      \
+    }
+
 #define FG_FUNCTION(name, dtype, inputs, max_ulp) \
-    FG_APPLY_##inputs(name, dtype) FG_LOOP_##inputs(name, dtype)
+    FG_APPLY_##inputs(name, dtype) FG_LOOP_##inputs(name, dtype) FG_ENTRIES_##inputs(name, dtype)
 #include "functions.def"
 
 #define FG_STRING_(name) #name
@@ -90,6 +132,6 @@
 
 const fg_table FG_TABLE(FG_TARGET_NAME) = {
     FG_STRING(FG_TARGET_NAME),
-#define FG_FUNCTION(name, dtype, inputs, max_ulp) loop_##name##_##dtype,
+#define FG_FUNCTION(name, dtype, inputs, max_ulp) loop_##name##_##dtype, stream_##name##_##dtype,
 #include "functions.def"
 };
