@@ -182,6 +182,16 @@ class Bench:
         """One thread and several by size, split however small."""
         rows = []
         before = _ufuncs.threads_piece(1024)
+
+        def one():
+            fastgelu.set_num_threads(1)
+
+        def more():
+            fastgelu.set_num_threads(threads)
+
+        def pause():
+            time.sleep(0.01)  # OpenMP's threads sleep some milliseconds after their last work
+
         try:
             for name in names:
                 ufunc = getattr(fastgelu, name)
@@ -189,25 +199,27 @@ class Bench:
                     n = 1 << shift
                     args = [a[:n] for a in [self.dy, self.x][-ufunc.nin :]]
                     call = lambda u=ufunc, a=args, n=n: u(*a, out=self.y[:n])  # noqa: E731
-                    sleep = lambda: (fastgelu.set_num_threads(threads), time.sleep(0.02))  # noqa: E731
                     repeats = max(1, (1 << 19) // n)
-                    calls = {
-                        1: (lambda: fastgelu.set_num_threads(1), call, repeats),
-                        2: (lambda: fastgelu.set_num_threads(threads), call, repeats),
-                        "asleep": (sleep, call, 1),
-                    }
-                    times = least(calls, 3 * self.rounds)
-                    of_one = ufunc.nin * 0 + times[1]
-                    split = n * 4 >= 2 * before
-                    rows.append(
-                        [name, common.size_name(n), f"{of_one * 1e6:.1f}", f"{times[2] * 1e6:.1f}"]
-                        + [f"{of_one / times[2]:.2f}", f"{times['asleep'] * 1e6:.1f}"]
-                        + ["yes" if split else "no"]
+                    us = least(
+                        {
+                            "one": (one, call, repeats),
+                            "more": (more, call, repeats),
+                            "one, paused": (lambda: (pause(), one()), call, 1),
+                            "more, paused": (lambda: (pause(), more()), call, 1),
+                        },
+                        2 * self.rounds,
                     )
+                    us = {what: seconds * 1e6 for what, seconds in us.items()}
+                    row = [name, common.size_name(n)]
+                    for when in ("", ", paused"):
+                        first, second = us["one" + when], us["more" + when]
+                        row += [f"{first:.1f}", f"{second:.1f}", f"{first / second:.2f}"]
+                    rows.append([*row, "yes" if n * 4 >= 2 * before else "no"])
         finally:
             _ufuncs.threads_piece(before)
-        header = ["function", "elements", "1 thread, µs", f"{threads} threads, µs", "gain"]
-        return common.table([*header, "the first after a pause, µs", "split by default"], rows)
+        header = ["function", "elements", "1 thread, µs", f"{threads} threads", "gain"]
+        header += ["1 thread after a pause", f"{threads} threads", "gain", "split by default"]
+        return common.table(header, rows)
 
     def stores(self, names, counts):
         """Plain and non-temporal stores by size."""

@@ -10,12 +10,14 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-/* A thread gets no less than this many bytes of output: waking one costs some microseconds, and
- * tens where it sleeps (benchmarks/threads.py, the table of sizes). */
-static _Atomic ptrdiff_t piece_bytes = 128 << 10;
+/* A thread gets no less than this many bytes of output. Measured with float32, two threads, from
+ * benchmarks/threads.py (sizes): calls in close succession gain from 16 Ki elements on (silu; 1.8 times from 128 Ki
+ * on), but one after a pause, which has to wake the workers, costs 20 to 80 us more below 256 Ki (gelu)
+ * or 512 Ki (silu). Splitting from 128 Ki elements on is between the two. */
+static _Atomic ptrdiff_t piece_bytes = 256 << 10;
 
 /* Work is handed out in pieces of at most this many bytes, so that a thread that the system holds
- * up leaves its share to the others. 64 KiB to 4 MiB made no difference. */
+ * up leaves its share to the others. From 64 KiB to 4 MiB the size made no difference. */
 enum { MOST_BYTES = 1 << 20 };
 
 /* Pieces begin at multiples of this many elements: whole vectors, and whole cache lines of a
