@@ -5,6 +5,7 @@ Environment: CC chooses the compiler, FASTGELU_WERROR=1 makes warnings errors,
 FASTGELU_OPENMP=0 builds without OpenMP and FASTGELU_OPENMP=1 fails where the compiler has none.
 """
 
+import copy
 import os
 import re
 import shlex
@@ -99,14 +100,16 @@ class BuildExtension(build_ext):
             sys.exit(f"fastgelu: FASTGELU_OPENMP={wanted!r}: must be 0 or 1")
         if wanted == "0" or os.name == "nt":
             return False
+        compiler = copy.copy(self.compiler)
+        compiler.libraries = []  # it has libfastgelu
         with tempfile.TemporaryDirectory() as folder:
             source = Path(folder, "openmp.c")
             source.write_text(PROBE)
             try:
-                objects = self.compiler.compile(
+                objects = compiler.compile(
                     [str(source)], output_dir="/", extra_postargs=["-fopenmp"]
                 )
-                self.compiler.link_executable(
+                compiler.link_executable(
                     objects, str(Path(folder, "openmp")), extra_postargs=["-fopenmp"]
                 )
                 return True
