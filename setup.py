@@ -109,8 +109,9 @@ class BuildExtension(build_ext):
                 objects = compiler.compile(
                     [str(source)], output_dir="/", extra_postargs=["-fopenmp"]
                 )
-                compiler.link_executable(
-                    objects, str(Path(folder, "openmp")), extra_postargs=["-fopenmp"]
+                # with the flags of the extension's own link
+                compiler.link_shared_object(
+                    objects, str(Path(folder, "openmp.so")), extra_postargs=["-fopenmp"]
                 )
                 return True
             except (CompileError, LinkError) as error:
