@@ -205,7 +205,8 @@ time.sleep(0.2)
 print(tasks() - alone)
 """
     )
-    assert [int(line.split()[-1]) for line in printed.splitlines()] == [2, 2, 2, 2, 1]
+    *large, after = [int(line.split()[-1]) for line in printed.splitlines()]
+    assert large == [2, 2, 2, 2] and after in (1, 2)  # LLVM's runtime keeps its threads
 
 
 def test_eight_python_threads_at_once(rng, small_pieces):
@@ -340,8 +341,9 @@ def test_bad_values_are_ignored_and_told(run, value):
 
 @pytest.mark.parametrize("value", ["", "0", "-1", "abc"])
 def test_bad_values_of_openmps_variable(run, value):
-    count, _, ignored = report(run, OMP_NUM_THREADS=value)
-    assert count == several(default())
+    count, source, ignored = report(run, OMP_NUM_THREADS=value)
+    # LLVM's runtime makes one thread of it
+    assert count == several(default()) or (count == 1 and "limit" in source)
     assert ignored == [f"OMP_NUM_THREADS={value!r} is ignored: it is not a positive integer"]
 
 
@@ -593,6 +595,7 @@ thread.join()
 
 
 OTHER = """
+#include <fenv.h>
 #include <omp.h>
 int team(void) {
     int count = 0;
@@ -600,30 +603,43 @@ int team(void) {
     count += 1;
     return count;
 }
+int not_to_nearest(void) {
+    int count = 0;
+#pragma omp parallel num_threads(3) reduction(+ : count)
+    count += fegetround() != FE_TONEAREST;
+    return count;
+}
+int downward(void) { return FE_DOWNWARD; }
 """
+
+
+@pytest.fixture
+def other_library(tmp_path):
+    """The path of a library that uses the same OpenMP runtime as fastgelu."""
+    name = "gcc" if fastgelu.show_config("dicts")["compiler"].startswith("gcc") else "clang"
+    if shutil.which(name) is None:
+        pytest.skip(f"there is no {name} to build another library with")
+    (tmp_path / "other.c").write_text(OTHER, encoding="utf-8")
+    command = [name, "-shared", "-fPIC", "-fopenmp", "other.c", "-o", "other.so", "-lm"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    if done.returncode != 0:
+        pytest.skip(f"{name} has no OpenMP here: {done.stderr.splitlines()[0]}")
+    return str(tmp_path / "other.so")
 
 
 @needs_fork
 @needs_openmp
 @needs_proc
 @pytest.mark.parametrize("imported", ["in the parent", "in the child"])
-def test_fork_where_only_another_library_has_used_openmp(run, tmp_path, imported):
+def test_fork_where_only_another_library_has_used_openmp(run, other_library, imported):
     """Its runtime is ours, and its threads are gone in the child."""
-    cc = shutil.which("gcc" if fastgelu.show_config("dicts")["compiler"][:3] == "gcc" else "clang")
-    if cc is None:
-        pytest.skip("there is no compiler to build the other library with")
-    (tmp_path / "other.c").write_text(OTHER, encoding="utf-8")
-    library = tmp_path / "other.so"
-    subprocess.run(
-        [cc, "-shared", "-fPIC", "-fopenmp", tmp_path / "other.c", "-o", library], check=True
-    )
     run(
         CHILD
         + f"""
 import ctypes
 if {imported == "in the parent"}:
     import fastgelu
-assert ctypes.CDLL({str(library)!r}).team() == 3
+assert ctypes.CDLL({other_library!r}).team() == 3
 in_child(child)
 assert tasks() > 1
 """
@@ -792,17 +808,28 @@ def test_workers_compute_as_the_caller(odd_environment, small_pieces, rng):
     assert all(same(y, want) for y in got)
 
 
-def test_the_callers_environment_ends_with_its_call(odd_environment, small_pieces, rng):
-    """Workers go back to their own: an OpenMP loop of another library may be next."""
-    x = rng.normal(0, 3, 40_000).astype(np.float32)
-    with fastgelu.num_threads(3):
-        want = fastgelu.gelu(x)
-        default = ctypes.create_string_buffer(32)
-        libm().fegetenv(default)
-        odd_environment()
-        fastgelu.gelu(x)
-        libm().fesetenv(default)
-        assert all(same(fastgelu.gelu(x), want) for _ in range(20))
+@needs_openmp
+def test_the_callers_environment_ends_with_its_call(run, other_library):
+    """Workers go back to their own: a loop of another library may be their next work."""
+    run(
+        f"""
+import ctypes, ctypes.util
+import fastgelu
+fastgelu.set_num_threads(3)
+other = ctypes.CDLL({other_library!r})
+libm = ctypes.CDLL(ctypes.util.find_library("m"))
+x = data(1 << 22)
+fastgelu.gelu(x)
+assert other.team() == 3
+nearest, downward = libm.fegetround(), other.downward()
+for _ in range(20):
+    assert other.not_to_nearest() == 0
+    libm.fesetround(downward)
+    assert libm.fegetround() == downward
+    fastgelu.gelu(x)
+    libm.fesetround(nearest)
+"""
+    )
 
 
 # ---- large ------------------------------------------------------------------------------------
