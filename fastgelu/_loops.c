@@ -10,9 +10,6 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#ifndef _WIN32
-#include <unistd.h>
-#endif
 
 enum { BLOCK = 256, MOST_INPUTS = 2 };
 
@@ -158,24 +155,14 @@ static void one_by_one(const fastgelu_function *f, npy_intp size, char *const *a
 
 /* ---- large: beyond the caches, and over several threads ------------------- */
 
-static npy_intp last_level_cache(void)
-{
-    long bytes = 0;
-#ifdef _SC_LEVEL3_CACHE_SIZE
-    bytes = sysconf(_SC_LEVEL3_CACHE_SIZE);
-    if (bytes <= 0)
-        bytes = sysconf(_SC_LEVEL2_CACHE_SIZE);
-#endif
-    return bytes > 0 ? bytes : 32 << 20;
-}
-
-/* Outputs of more bytes than this are written past the caches. Read without a lock: tests set it. */
-static npy_intp stream_above;
+/* Outputs of more bytes than this are written past the caches. */
+static npy_intp stream_above = (npy_intp)32 << 20;
 
 npy_intp fg_stream_above(npy_intp bytes)
 {
-    const npy_intp before = stream_above ? stream_above : last_level_cache();
-    stream_above = bytes > 0 ? bytes : before;
+    const npy_intp before = stream_above;
+    if (bytes > 0)
+        stream_above = bytes;
     return before;
 }
 

@@ -25,7 +25,7 @@ extern const fg_integer_loop fg_integer_loops[];
 extern const int fg_integer_loop_count;
 
 /* Sets how many bytes an output must exceed to be written past the caches, unless 0; returns what it
- * was, at first the size of the last-level cache. Once at import; for tests and benchmarks later. */
+ * was. At import it is the size of the last-level cache. */
 npy_intp fg_stream_above(npy_intp bytes);
 
 /* The compiler that built this file, such as "gcc 12.2.0". */

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """How many threads a call may use: the environment, the machine, and the functions that change it.
 
+Also what is a large output, which goes past the caches.
+
 Precedence: `num_threads` and `set_num_threads`, the later first; FASTGELU_NUM_THREADS; the least
 of the CPUs that this process may run on, its cgroups' CPU quota and OMP_NUM_THREADS.
 """
@@ -113,6 +115,19 @@ def from_environment():
     return count, False, source, notes
 
 
+def last_level_cache(root="/"):
+    """The size in bytes of the largest cache of the first CPU, or 0 where the system does not say.
+
+    The C library's sysconf counts the caches of every core complex of some processors together.
+    """
+    sizes = []
+    for file in Path(root, "sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
+        with contextlib.suppress(OSError, ValueError, KeyError, IndexError):
+            text = file.read_text(encoding="ascii").strip()
+            sizes.append(int(text[:-1]) << {"K": 10, "M": 20, "G": 30}[text[-1]])
+    return max(sizes, default=0)
+
+
 def was_forked():
     """Whether this process was forked and has started no program since.
 
@@ -140,6 +155,7 @@ def _apply():
 def _start():
     global _base
     _ufuncs.threads_start(was_forked())
+    _ufuncs.stream_above(last_level_cache())
     *_base, notes = from_environment()
     _notes.extend(notes)
     _apply()

@@ -110,7 +110,7 @@ def threads_piece(bytes=0):
 
 
 def stream_above(bytes=0):
-    """The output from which stores go past the caches, likewise. For tests."""
+    """The output in bytes above which stores go past the caches: likewise."""
     return fg_stream_above(bytes)
 
 
@@ -201,5 +201,3 @@ UFUNCS = {}
 for name in dict.fromkeys(function[0] for function in FUNCTIONS):
     UFUNCS[name] = make_ufunc([i for i in range(len(FUNCTIONS)) if FUNCTIONS[i][0] == name])
 del name
-
-fg_stream_above(0)  # finds the size of the cache

@@ -179,10 +179,15 @@ def test_stores_past_the_caches(entry, rng):
         assert _ufuncs.stream_above(before) == 1
 
 
-def test_the_last_level_cache_is_what_decides():
-    size = _ufuncs.stream_above()
-    assert 256 << 10 <= size <= 4 << 30
-    assert _ufuncs.stream_above() == size
+def test_the_last_level_cache_is_what_decides(tmp_path):
+    assert _ufuncs.stream_above() == (_threads.last_level_cache() or 32 << 20)
+    assert 256 << 10 <= _ufuncs.stream_above() <= 4 << 30
+    for index, size in enumerate(["48K\n", "2048K\n", "33M\n", "", "what"]):
+        folder = tmp_path / f"sys/devices/system/cpu/cpu0/cache/index{index}"
+        folder.mkdir(parents=True)
+        (folder / "size").write_text(size, encoding="ascii")
+    assert _threads.last_level_cache(tmp_path) == 33 << 20
+    assert _threads.last_level_cache(tmp_path / "nothing") == 0
 
 
 @needs_openmp
