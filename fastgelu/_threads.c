@@ -56,8 +56,7 @@ int fg_threads_forked(void)
  * respected: threadpoolctl and torch.set_num_threads change it, and their limit is kept. A default
  * count never exceeds it. A count that was asked for may exceed it as long as nobody touches
  * it: it is what it was in this thread at the time of asking, or what it is in any new thread. */
-static atomic_int wanted = 1;
-static atomic_int by_default = 1;
+static atomic_int wanted = -1; /* negative: a default */
 static atomic_int generation;
 static _Thread_local int seen_generation, seen_max, raised_to;
 
@@ -84,8 +83,7 @@ static int initial_max(void)
 
 void fg_threads_set(int count, int of_default)
 {
-    wanted = count;
-    by_default = of_default;
+    wanted = of_default ? -count : count;
     generation++;
     if (forked)
         return;
@@ -102,13 +100,13 @@ void fg_threads_set(int count, int of_default)
 
 int fg_threads_get(void)
 {
-    const int count = wanted;
+    const int asked = wanted, of_default = asked < 0, count = of_default ? -asked : asked;
     if (forked || count == 1 || omp_in_parallel())
         return 1;
     const int max = omp_get_max_threads();
     if (max >= count)
         return count;
-    if (by_default)
+    if (of_default)
         return max;
     const int asked_here = seen_generation == generation;
     if (asked_here && max == seen_max)
