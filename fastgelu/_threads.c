@@ -10,10 +10,10 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-/* A thread gets no less than this many bytes of output. Measured with float32, two threads, from
- * benchmarks/threads.py (sizes): calls in close succession gain from 16 Ki elements on (silu; 1.8 times from 128 Ki
- * on), but one after a pause, which has to wake the workers, costs 20 to 80 us more below 256 Ki (gelu)
- * or 512 Ki (silu). Splitting from 128 Ki elements on is between the two. */
+/* A thread gets no less than this many bytes of output. Measured with float32 and two threads
+ * (benchmarks/threads.py, sizes): calls in close succession gain from 16 Ki elements on, 1.8 times
+ * from 128 Ki on (silu); but a call after a pause, which has to wake the workers, takes 20 to 80 us
+ * longer below 256 Ki (gelu) or 512 Ki (silu). Splitting from 128 Ki elements on is between the two. */
 static _Atomic ptrdiff_t piece_bytes = 256 << 10;
 
 /* Work is handed out in pieces of at most this many bytes, so that a thread that the system holds
@@ -145,7 +145,7 @@ static int flags_raised_by_workers(ptrdiff_t n, ptrdiff_t piece, int threads, fg
             fesetenv(&callers);
             feclearexcept(FE_ALL_EXCEPT);
         }
-#pragma omp for schedule(dynamic)
+#pragma omp for schedule(dynamic) nowait
         for (ptrdiff_t i = 0; i < pieces; i++) {
             const ptrdiff_t left = n - i * piece;
             part(work, i * piece, left < piece ? left : piece);
