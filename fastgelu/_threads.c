@@ -12,8 +12,8 @@
 
 /* A thread gets no less than this many bytes of output. Measured with float32 and two threads
  * (benchmarks/threads.py, sizes): calls in close succession gain from 16 Ki elements on, 1.8 times
- * from 128 Ki on (silu); but a call after a pause, which has to wake the workers, takes 20 to 80 us
- * longer below 256 Ki (gelu) or 512 Ki (silu). Splitting from 128 Ki elements on is between the two. */
+ * from 128 Ki on (gelu); but a call after a pause, which has to wake the workers, takes 20 to 50 us
+ * longer below 128 Ki (gelu) or 256 to 512 Ki (silu). Splitting begins at 128 Ki elements. */
 static _Atomic ptrdiff_t piece_bytes = 256 << 10;
 
 /* Work is handed out in pieces of at most this many bytes, so that a thread that the system holds

@@ -151,11 +151,11 @@ FASTGELU_API double fastgelu_max_ulp(const char *name, const char *dtype);
 FASTGELU_API void fastgelu_strided(const fastgelu_function *function, size_t n, char *const args[],
                                    const ptrdiff_t strides[]);
 
-/* Any registered function over contiguous arrays, with stores past the caches where the instruction
- * set has them: for an output larger than the last-level cache, whose old contents are then not read in
- * first. args holds the inputs, then the output, which should be none of them: in place is right, but
- * slow. Elements may be unaligned. Same bits as the other calls. The library cannot tell
- * when this pays: it may be one of many threads with a part each. */
+/* Any registered function over contiguous arrays, with stores past the caches where the
+ * instruction set has them: for an output larger than the last-level cache, whose old contents are
+ * then not read in first. args holds the inputs, then the output, which should be none of them: in
+ * place is right, but slow. Elements may be unaligned. Same bits as the other calls. The library
+ * cannot tell when this pays: it may be one of many threads with a part each. */
 FASTGELU_API void fastgelu_stream(const fastgelu_function *function, size_t n, char *const args[]);
 
 #ifdef __cplusplus
