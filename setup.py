@@ -1,19 +1,24 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Builds libfastgelu as a static library and fastgelu._ufuncs on top of it.
 
-Environment: CC chooses the compiler, FASTGELU_WERROR=1 makes warnings errors.
+Environment: CC chooses the compiler, FASTGELU_WERROR=1 makes warnings errors,
+FASTGELU_OPENMP=0 builds without OpenMP and FASTGELU_OPENMP=1 fails where the compiler has none.
 """
 
+import copy
 import os
 import re
 import shlex
 import sys
+import tempfile
 from pathlib import Path
 
 import numpy
 from Cython.Build import cythonize
 from setuptools import Extension, setup
 from setuptools.command.build_clib import build_clib
+from setuptools.command.build_ext import build_ext
+from setuptools.errors import CompileError, LinkError
 
 NATIVE = Path("native")
 HEADER = NATIVE / "include" / "fastgelu.h"
@@ -67,6 +72,55 @@ class BuildLibrary(build_clib):
         super().build_libraries(libraries)
 
 
+# What starts a team of two and counts it, or fails to build: clang comes without its runtime.
+PROBE = """
+#include <omp.h>
+int main(void) {
+    int threads = 0;
+#pragma omp parallel num_threads(2) reduction(+ : threads)
+    threads += 1;
+    return threads + omp_get_max_threads() == 0;
+}
+"""
+
+
+class BuildExtension(build_ext):
+    """Adds OpenMP to the extension where the compiler has it."""
+
+    def build_extensions(self):
+        if self.openmp():
+            for ext in self.extensions:
+                ext.extra_compile_args = [*ext.extra_compile_args, "-fopenmp"]
+                ext.extra_link_args = [*ext.extra_link_args, "-fopenmp"]
+        super().build_extensions()
+
+    def openmp(self):
+        wanted = os.environ.get("FASTGELU_OPENMP", "")
+        if wanted not in ("", "0", "1"):
+            sys.exit(f"fastgelu: FASTGELU_OPENMP={wanted!r}: must be 0 or 1")
+        if wanted == "0" or os.name == "nt":
+            return False
+        compiler = copy.copy(self.compiler)
+        compiler.libraries = []  # it has libfastgelu
+        with tempfile.TemporaryDirectory() as folder:
+            source = Path(folder, "openmp.c")
+            source.write_text(PROBE)
+            try:
+                objects = compiler.compile(
+                    [str(source)], output_dir="/", extra_postargs=["-fopenmp"]
+                )
+                # with the flags of the extension's own link
+                compiler.link_shared_object(
+                    objects, str(Path(folder, "openmp.so")), extra_postargs=["-fopenmp"]
+                )
+                return True
+            except (CompileError, LinkError) as error:
+                if wanted == "1":
+                    raise
+                print(f"fastgelu: built without OpenMP, serial: {error}", file=sys.stderr)
+                return False
+
+
 drop_forbidden_flags()
 version = re.search(r'^#define FASTGELU_VERSION "(.+)"$', HEADER.read_text(), re.MULTILINE)[1]
 native = files(NATIVE / "src", "*.c")
@@ -80,21 +134,21 @@ library = {
 }
 extension = Extension(
     "fastgelu._ufuncs",
-    ["fastgelu/_ufuncs.pyx", "fastgelu/_loops.c"],
+    ["fastgelu/_ufuncs.pyx", "fastgelu/_loops.c", "fastgelu/_threads.c"],
     include_dirs=[str(HEADER.parent), "fastgelu", numpy.get_include()],
     define_macros=[
         ("NPY_NO_DEPRECATED_API", "NPY_1_25_API_VERSION"),
         ("NPY_TARGET_VERSION", "NPY_1_25_API_VERSION"),
     ],
     libraries=["fastgelu", *LIBM],
-    depends=[*native, *depends, "fastgelu/_loops.h"],
+    depends=[*native, *depends, "fastgelu/_loops.h", "fastgelu/_threads.h"],
     extra_compile_args=COMPILE,
     extra_link_args=LINK,
 )
 
 setup(
     version=version,
-    cmdclass={"build_clib": BuildLibrary},
+    cmdclass={"build_clib": BuildLibrary, "build_ext": BuildExtension},
     libraries=[("fastgelu", library)],
     ext_modules=cythonize([extension], build_dir="build/cython", language_level=3),
 )

@@ -109,11 +109,13 @@ def at_least(minimum, kind=int):
 
 def set_threads(count):
     """Ours and torch's. NumPy's and SciPy's ufuncs always have one."""
-    if hasattr(fastgelu, "set_num_threads"):  # before that, there is one
+    try:
         fastgelu.set_num_threads(count)
+    except ValueError as error:
+        raise SystemExit(f"cannot compare on {count} threads: {error}") from error
     if rivals.torch is not None:
         rivals.torch.set_num_threads(count)
-    have = fastgelu.show_config("dicts")["threads"]
+    have = fastgelu.get_num_threads()
     if have != count:
         raise SystemExit(f"cannot compare on {count} threads: this fastgelu runs on {have}")
 

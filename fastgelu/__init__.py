@@ -7,7 +7,8 @@
     silu           silu_grad           silu_backward             x·σ(x)
 
 `fastgelu.functional` has the same under the argument order of deep-learning frameworks.
-The environment variable FASTGELU_TARGET forces an instruction set.
+The environment variable FASTGELU_TARGET forces an instruction set, FASTGELU_NUM_THREADS the
+number of threads for large arrays; `set_num_threads` and `num_threads` change that.
 """
 
 import os
@@ -27,6 +28,7 @@ if os.environ.get("FASTGELU_TARGET"):
 
 from fastgelu import functional
 from fastgelu._info import Function, functions, max_ulp, show_config, target, targets
+from fastgelu._threads import get_num_threads, num_threads, set_num_threads
 
 __version__ = _ufuncs.version()
 globals().update(_ufuncs.UFUNCS)
@@ -38,7 +40,10 @@ __all__ = [
     "Function",
     "functional",
     "functions",
+    "get_num_threads",
     "max_ulp",
+    "num_threads",
+    "set_num_threads",
     "show_config",
     "target",
     "targets",

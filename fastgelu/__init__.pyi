@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Type stubs. The functions are made from the C library's registry at import.
-from typing import Any, Literal, NamedTuple, overload
+from contextlib import AbstractContextManager
+from typing import Any, Literal, NamedTuple, SupportsIndex, overload
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -30,7 +31,10 @@ class Function(NamedTuple):
     max_ulp: float
 
 def functions() -> tuple[Function, ...]: ...
+def get_num_threads() -> int: ...
 def max_ulp(function: str | np.ufunc, dtype: DTypeLike) -> float: ...
+def num_threads(n: SupportsIndex) -> AbstractContextManager[None]: ...
+def set_num_threads(n: SupportsIndex) -> None: ...
 @overload
 def show_config(mode: Literal["stdout"] = "stdout") -> None: ...
 @overload

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastgelu import _ufuncs
+from fastgelu import _threads, _ufuncs
 from fastgelu._dtypes import from_numpy, to_numpy
 from fastgelu._ufuncs import target, targets
 
@@ -103,8 +103,10 @@ def show_config(mode="stdout"):
     -------
     config : dict or None
         With ``mode="dicts"``: the version; the instruction set in use (target); those compiled in,
-        best first, and whether this machine has each (targets); the number of threads; the
-        compiler; the versions of Python and NumPy.
+        best first, and whether this machine has each (targets); the number of threads that a call
+        from this thread may use (threads), where it comes from (threads_from), what in the
+        environment was ignored (ignored), OpenMP's version or that it is not built in (openmp);
+        the compiler; the versions of Python and NumPy.
 
     Raises
     ------
@@ -113,11 +115,15 @@ def show_config(mode="stdout"):
     """
     if mode not in ("stdout", "dicts"):
         raise ValueError(f"mode={mode!r} is unknown; choose one of 'stdout', 'dicts'")
+    threads_from, openmp, ignored = _threads.describe()
     config = {
         "version": _ufuncs.version(),
         "target": target(),
         "targets": targets(),
-        "threads": 1,
+        "threads": _threads.get_num_threads(),
+        "threads_from": threads_from,
+        "ignored": ignored,
+        "openmp": openmp,
         "compiler": _ufuncs.compiler(),
         "python": ".".join(map(str, sys.version_info[:3])),
         "numpy": np.__version__,
@@ -128,7 +134,8 @@ def show_config(mode="stdout"):
         name if supported else f"{name} (not on this machine)"
         for name, supported in config["targets"].items()
     )
+    config["ignored"] = "; ".join(ignored) or "nothing"
     print("fastgelu")
     for key, value in config.items():
-        print(f"  {key:<9} {value}")
+        print(f"  {key:<12} {value}")
     return None

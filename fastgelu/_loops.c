@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* _loops.c: the ufuncs' inner loops. Strides are libfastgelu's business; here
- * integers become float64, and overlapping operands are taken apart, since
- * NumPy's loops work as if element by element and the kernels do not. */
+ * integers become float64, overlapping operands are taken apart, since
+ * NumPy's loops work as if element by element and the kernels do not, and what
+ * is large goes to several threads. */
 #include "_loops.h"
+
+#include "_threads.h"
 
 #include <stdint.h>
 #include <stdlib.h>
@@ -69,12 +72,15 @@ static void staged(const fastgelu_function *f, fg_fetch *fetch, npy_intp size, c
     X(LONGLONG, npy_longlong, FG_NUMBER) \
     X(ULONGLONG, npy_ulonglong, FG_NUMBER)
 
+static void integers(const fastgelu_function *f, fg_fetch *fetch, npy_intp from_size, char **args,
+                     npy_intp n, npy_intp const *steps);
+
 #define FG_INTEGER_LOOP(TYPE, ctype, convert)                                               \
     FG_FETCH(TYPE, ctype, double, convert)                                                  \
     static void loop_##TYPE(char **args, npy_intp const *dimensions, npy_intp const *steps, \
                             void *data)                                                     \
     {                                                                                       \
-        staged(data, fetch_##TYPE, sizeof(double), args, dimensions[0], steps);             \
+        integers(data, fetch_##TYPE, sizeof(ctype), args, dimensions[0], steps);            \
     }
 FG_INTEGERS(FG_INTEGER_LOOP)
 
@@ -147,6 +153,78 @@ static void one_by_one(const fastgelu_function *f, npy_intp size, char *const *a
     }
 }
 
+/* ---- large: beyond the caches, and over several threads ------------------- */
+
+/* Outputs of more bytes than this are written past the caches. */
+static npy_intp stream_above = (npy_intp)32 << 20;
+
+npy_intp fg_stream_above(npy_intp bytes)
+{
+    const npy_intp before = stream_above;
+    if (bytes > 0)
+        stream_above = bytes;
+    return before;
+}
+
+typedef struct fg_work {
+    const fastgelu_function *f;
+    fg_fetch *fetch; /* NULL: as they lie */
+    npy_intp size;   /* of an element of the output, and of what is fetched */
+    char *const *args;
+    npy_intp const *steps;
+    int stream;
+} fg_work;
+
+static void part(const void *work, ptrdiff_t from, ptrdiff_t count)
+{
+    const fg_work *w = work;
+    char *at[MOST_INPUTS + 1];
+    for (int a = 0; a <= w->f->inputs; a++)
+        at[a] = w->args[a] + from * w->steps[a];
+    if (w->fetch)
+        staged(w->f, w->fetch, w->size, at, count, w->steps);
+    else if (w->stream)
+        fastgelu_stream(w->f, (size_t)count, at);
+    else
+        fastgelu_strided(w->f, (size_t)count, at, (const ptrdiff_t *)w->steps);
+}
+
+/* For inputs that are apart from the output. */
+static void all_parts(const fastgelu_function *f, fg_fetch *fetch, npy_intp size, char *const *args,
+                      npy_intp n, npy_intp const *steps)
+{
+    const int out = f->inputs;
+    fg_work work = {f, fetch, size, args, steps, 0};
+    if (!fetch && n > stream_above / size) {
+        work.stream = steps[out] == size;
+        for (int a = 0; a < out; a++)
+            work.stream &= steps[a] == size && args[a] != args[out];
+    }
+    if (steps[out] >= size || steps[out] <= -size)
+        fg_split(n, size, part, &work);
+    else
+        part(&work, 0, n); /* elements of the output overlap each other */
+}
+
+/* ---- the loops ------------------------------------------------------------- */
+
+static void integers(const fastgelu_function *f, fg_fetch *fetch, npy_intp from_size, char **args,
+                     npy_intp n, npy_intp const *steps)
+{
+    const npy_intp size = sizeof(double), larger = from_size > size ? from_size : size;
+    fg_overlap worst = APART;
+    for (int a = 0; a < f->inputs; a++) {
+        const fg_overlap found =
+            overlap(args[a], steps[a], args[f->inputs], steps[f->inputs], n, larger);
+        if (found > worst)
+            worst = found;
+    }
+    if (worst == APART)
+        all_parts(f, fetch, size, args, n, steps);
+    else
+        staged(f, fetch, size, args, n, steps);
+}
+
 void fg_float_loop(char **args, npy_intp const *dimensions, npy_intp const *steps, void *data)
 {
     const fastgelu_function *f = data;
@@ -163,7 +241,7 @@ void fg_float_loop(char **args, npy_intp const *dimensions, npy_intp const *step
     else if (worst == AHEAD)
         staged(f, size == 4 ? fetch_f32 : fetch_f64, size, args, n, steps);
     else
-        fastgelu_strided(f, (size_t)n, args, (const ptrdiff_t *)steps);
+        all_parts(f, NULL, size, args, n, steps);
 }
 
 #define FG_STRING(x) #x

@@ -24,6 +24,10 @@ typedef struct fg_integer_loop {
 extern const fg_integer_loop fg_integer_loops[];
 extern const int fg_integer_loop_count;
 
+/* Sets how many bytes an output must exceed to be written past the caches, unless 0; returns what
+ * it was. At import it is the size of the last-level cache. */
+npy_intp fg_stream_above(npy_intp bytes);
+
 /* The compiler that built this file, such as "gcc 12.2.0". */
 const char *fg_compiler(void);
 

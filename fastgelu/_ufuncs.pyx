@@ -41,6 +41,16 @@ cdef extern from "_loops.h":
     const int fg_integer_loop_count
     cnp.PyUFuncGenericFunction fg_float_loop
     const char *fg_compiler()
+    cnp.npy_intp fg_stream_above(cnp.npy_intp bytes)
+
+
+cdef extern from "_threads.h":
+    int fg_openmp()
+    void fg_threads_start(int forked)
+    int fg_threads_forked()
+    void fg_threads_set(int count, int of_default)
+    int fg_threads_get()
+    ptrdiff_t fg_threads_piece(ptrdiff_t bytes)
 
 
 def target():
@@ -67,6 +77,41 @@ def version():
 def compiler():
     """The compiler that built this module."""
     return fg_compiler().decode().strip()
+
+
+def openmp():
+    """OpenMP's version as a number such as 201511, or 0 where it is not built in."""
+    return fg_openmp()
+
+
+def threads_start(forked):
+    """Prepare for forks; whether this process is a forked one already."""
+    fg_threads_start(forked)
+
+
+def threads_forked():
+    """Whether this process was forked."""
+    return bool(fg_threads_forked())
+
+
+def threads_set(count, of_default):
+    """Set the number of threads; whether it is a default, which gives way to OpenMP's setting."""
+    fg_threads_set(count, of_default)
+
+
+def threads_get():
+    """The number of threads for a call from this thread."""
+    return fg_threads_get()
+
+
+def threads_piece(bytes=0):
+    """The least output of one thread: set it unless 0, return what it was. For tests."""
+    return fg_threads_piece(bytes)
+
+
+def stream_above(bytes=0):
+    """The output in bytes above which stores go past the caches: likewise."""
+    return fg_stream_above(bytes)
 
 
 def max_ulp(name, dtype):

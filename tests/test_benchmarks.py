@@ -6,6 +6,7 @@ import json
 import math
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tracemalloc
@@ -286,6 +287,34 @@ def test_compare_says_what_is_wrong(arguments, status, message, capsys):
 
 
 @NEEDS_SCIPY
+@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler named cc")
+def test_threads():
+    if fastgelu.show_config("dicts")["openmp"] == "not built in":
+        pytest.skip("this fastgelu was built without OpenMP")
+    names = ["gelu", "silu_backward"]
+    text = run("threads.py", "--functions", *names, "--size", "512Ki", "--rounds", 1)
+    machine, roof, sizes, stores = tables(text)
+    assert len(machine) == 6
+    assert [(row["function"], row["threads"], row["output"]) for row in roof] == [
+        (name, threads, output)
+        for name in names
+        for threads in "12"
+        for output in ("plain", "in place")
+    ]
+    for row in roof:
+        assert value(row["sum"]) == pytest.approx(
+            value(row["in cache / threads"]) + value(row["copy"]), abs=0.002
+        )
+        assert value(row["ns"]) / value(row["sum"]) == pytest.approx(
+            value(row["ns / sum"]), rel=0.02, abs=0.01
+        )
+    assert [row["elements"] for row in sizes if row["function"] == "gelu"] == [
+        f"{1 << i}Ki" for i in range(2, 10)
+    ]
+    assert {row["split by default"] for row in sizes} == {"no", "yes"}
+    assert {row["function"] for row in stores} == set(names)
+
+
 def test_cliff():
     text = run("cliff.py", *FEW, "--elements", "256", "--seconds", "0")
     data, calls = tables(text)

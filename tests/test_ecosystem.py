@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The ufuncs on the containers of other packages, each tested where it is installed."""
 
+import subprocess
+import sys
+
 import numpy as np
 import oracle
 import pytest
@@ -62,6 +65,49 @@ def test_dask_in_worker_processes():
     x = inputs(fastgelu.gelu)[0]
     lazy = pickle.loads(pickle.dumps(fastgelu.gelu(array.from_array(x, chunks=3))))
     assert equal(lazy.compute(scheduler="synchronous"), fastgelu.gelu(x))
+
+
+CLUSTER = """
+import os
+import numpy as np
+import dask.array
+import fastgelu
+from distributed import Client, LocalCluster
+
+def threads_of_a_call():
+    # on a worker: the threads allowed, and how many more there are after a large call
+    before = len(os.listdir("/proc/self/task")) if os.path.isdir("/proc/self/task") else 0
+    y = fastgelu.gelu(np.linspace(-9, 9, 1 << 21))
+    after = len(os.listdir("/proc/self/task")) if before else 0
+    return os.getpid(), fastgelu.get_num_threads(), after - before
+
+if __name__ == "__main__":
+    x = np.random.default_rng(3).normal(size=(64, 40_000)).astype(np.float32)
+    want = fastgelu.gelu(x)
+    options = dict(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None)
+    with LocalCluster(**options) as cluster, Client(cluster) as client:
+        lazy = fastgelu.gelu(dask.array.from_array(x, chunks=(8, 10_000)))
+        assert isinstance(lazy, dask.array.Array)
+        got = lazy.compute()
+        assert np.array_equal(got.view("u4"), want.view("u4"))
+        workers = client.run(threads_of_a_call)
+        assert len({pid for pid, _, _ in workers.values()} - {os.getpid()}) == 2, workers
+        assert all((count, more) == (1, 0) for _, count, more in workers.values()), workers
+        got = client.gather([client.submit(fastgelu.gelu, row, pure=False) for row in x[:4]])
+        assert np.array_equal(np.array(got).view("u4"), want[:4].view("u4"))
+        print("two workers")
+"""
+
+
+def test_dask_distributed(tmp_path):
+    """Two worker processes: the same bits, within their budget of threads, by pickled ufuncs."""
+    pytest.importorskip("distributed", reason="dask.distributed (pip install distributed)")
+    script = tmp_path / "cluster.py"
+    script.write_text(CLUSTER, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-P", script], cwd=tmp_path, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0 and done.stdout == "two workers\n", done.stderr
 
 
 def test_xarray(f):

@@ -5,6 +5,7 @@ import doctest
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -25,11 +26,24 @@ def block(language, containing):
 
 
 def test_python_quick_start():
+    text = block("python", "import numpy") + block("python", "set_num_threads")
     parser, runner = doctest.DocTestParser(), doctest.DocTestRunner()
-    test = parser.get_doctest(block("python", ">>>"), {}, "README.md", None, 0)
-    with np.printoptions():  # what it sets ends here
+    test = parser.get_doctest(text, {}, "README.md", None, 0)
+    # what it sets ends here
+    with np.printoptions(), fastgelu.num_threads(fastgelu.get_num_threads()):
         results = runner.run(test)
-    assert results.attempted > 10 and results.failed == 0
+    assert results.attempted > 12 and results.failed == 0
+
+
+def test_dask_quick_start(tmp_path):
+    pytest.importorskip("distributed", reason="dask.distributed (pip install distributed)")
+    script = tmp_path / "cluster.py"
+    script.write_text(block("python", "distributed"), encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-P", script], cwd=tmp_path, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    assert float(done.stdout) == pytest.approx(0.5 / np.sqrt(np.pi), rel=1e-3)
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler named cc")

@@ -135,6 +135,7 @@ typedef struct fastgelu_function {
     int inputs;           /* 1, or 2 for backward */
     double max_ulp;       /* the guaranteed error bound */
     void (*kernel)(void); /* cast to the prototype above that name and dtype give */
+    void (*stream)(void); /* likewise: fastgelu_stream for aligned elements */
 } fastgelu_function;
 
 /* The index-th registered function, or NULL past the last. */
@@ -149,6 +150,13 @@ FASTGELU_API double fastgelu_max_ulp(const char *name, const char *dtype);
  * not overlap it. Same bits as the contiguous call. */
 FASTGELU_API void fastgelu_strided(const fastgelu_function *function, size_t n, char *const args[],
                                    const ptrdiff_t strides[]);
+
+/* Any registered function over contiguous arrays, with stores past the caches where the
+ * instruction set has them: for an output larger than the last-level cache, whose old contents are
+ * then not read in first. args holds the inputs, then the output, which should be none of them: in
+ * place is right, but slow. Elements may be unaligned. Same bits as the other calls. The library
+ * cannot tell when this pays: it may be one of many threads with a part each. */
+FASTGELU_API void fastgelu_stream(const fastgelu_function *function, size_t n, char *const args[]);
 
 #ifdef __cplusplus
 }

@@ -398,8 +398,9 @@ static FG_INLINE V plain_backward(V dy, V x, V limit)
     const V reduced = v_select_infinite(x, dy, v_mul(v_mul(dy, small), small));
     const V large = v_select_negative(x, slope, FG_C(one));
     const V large_dy = v_select_negative(x, reduced, dy);
-    return v_mul(v_select_above(t, limit, large_dy, dy),
-                 v_select_above(t, limit, large, half_or_nan(t, limit)));
+    /* a product, but one that no compiler takes out for a slope of 1: it quiets a NaN */
+    return v_fma(v_select_above(t, limit, large_dy, dy),
+                 v_select_above(t, limit, large, half_or_nan(t, limit)), FG_C(minus_zero));
 }
 
 /* dy * slope. Slopes down to 2^-290 (2^-2140 in f64) count, since dy may be as large as

@@ -96,16 +96,25 @@ static const fg_table *table(void)
 /* The prototypes in fastgelu.h are checked against the registry here. */
 #define FG_CALL_1(slot) table()->slot(n, x, y)
 #define FG_CALL_2(slot) table()->slot(n, dy, x, dx)
-#define FG_FUNCTION(name, dtype, inputs, max_ulp)        \
-    FG_KERNEL_##inputs(fastgelu_##name##_##dtype, dtype) \
-    {                                                    \
-        FG_CALL_##inputs(name##_##dtype);                \
+#define FG_FUNCTION(name, dtype, inputs, max_ulp)             \
+    FG_KERNEL_##inputs(fastgelu_##name##_##dtype, dtype)      \
+    {                                                         \
+        FG_CALL_##inputs(name##_##dtype);                     \
+    }                                                         \
+    static FG_KERNEL_##inputs(stream_##name##_##dtype, dtype) \
+    {                                                         \
+        FG_CALL_##inputs(stream_##name##_##dtype);            \
     }
 #include "functions.def"
 
 static const fastgelu_function functions[] = {
 #define FG_FUNCTION(name, dtype, inputs, max_ulp) \
-    {#name, #dtype, inputs, max_ulp, (void (*)(void))fastgelu_##name##_##dtype},
+    {#name,                                       \
+     #dtype,                                      \
+     inputs,                                      \
+     max_ulp,                                     \
+     (void (*)(void))fastgelu_##name##_##dtype,   \
+     (void (*)(void))stream_##name##_##dtype},
 #include "functions.def"
 };
 enum { FUNCTIONS = sizeof functions / sizeof functions[0] };

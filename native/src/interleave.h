@@ -46,6 +46,10 @@
     {                                                                                            \
         FG_EACH u_store_##dtype(p + r * FG_REGISTER_LANES_##dtype, a.in[r]);                     \
     }                                                                                            \
+    static FG_INLINE void v_stream_##dtype(fg_##dtype *p, V_##dtype a)                           \
+    {                                                                                            \
+        FG_EACH u_stream_##dtype(p + r * FG_REGISTER_LANES_##dtype, a.in[r]);                    \
+    }                                                                                            \
     static FG_INLINE int i_all_above_##dtype(I_##dtype i, fg_##dtype c)                          \
     {                                                                                            \
         int all = 1;                                                                             \

@@ -15,6 +15,17 @@
 typedef float fg_f32;
 typedef double fg_f64;
 
+/* Compiled once: neither inlined nor cloned for an argument's value. */
+#if defined(__clang__)
+#define FG_SINGLE __attribute__((noinline))
+#elif defined(__GNUC__)
+#define FG_SINGLE __attribute__((noinline, noclone))
+#elif defined(_MSC_VER)
+#define FG_SINGLE __declspec(noinline)
+#else
+#define FG_SINGLE
+#endif
+
 #if defined(__GNUC__)
 #define FG_INLINE inline __attribute__((always_inline))
 #define FG_NOINLINE __attribute__((noinline))
@@ -37,7 +48,9 @@ typedef double fg_f64;
 /* One table a target: its name and a slot for every registered function. */
 typedef struct fg_table {
     const char *name;
-#define FG_FUNCTION(name, dtype, inputs, max_ulp) FG_KERNEL_##inputs((*name##_##dtype), dtype);
+#define FG_FUNCTION(name, dtype, inputs, max_ulp) \
+    FG_KERNEL_##inputs((*name##_##dtype), dtype); \
+    FG_KERNEL_##inputs((*stream_##name##_##dtype), dtype);
 #include "functions.def"
 } fg_table;
 

@@ -21,22 +21,21 @@ static void copy(size_t size, size_t n, const char *from, ptrdiff_t from_step, c
         FG_COPY(8);
 }
 
-static void call(const fastgelu_function *f, size_t n, char *const args[])
+static void call(const fastgelu_function *f, void (*kernel)(void), size_t n, char *const args[])
 {
     if (f->dtype[1] == '3') {
         if (f->inputs == 1)
-            ((FG_KERNEL_1((*), f32))f->kernel)(n, (float *)(void *)args[0],
-                                               (float *)(void *)args[1]);
+            ((FG_KERNEL_1((*), f32))kernel)(n, (float *)(void *)args[0], (float *)(void *)args[1]);
         else
-            ((FG_KERNEL_2((*), f32))f->kernel)(n, (float *)(void *)args[0],
-                                               (float *)(void *)args[1], (float *)(void *)args[2]);
+            ((FG_KERNEL_2((*), f32))kernel)(n, (float *)(void *)args[0], (float *)(void *)args[1],
+                                            (float *)(void *)args[2]);
     } else {
         if (f->inputs == 1)
-            ((FG_KERNEL_1((*), f64))f->kernel)(n, (double *)(void *)args[0],
-                                               (double *)(void *)args[1]);
+            ((FG_KERNEL_1((*), f64))kernel)(n, (double *)(void *)args[0],
+                                            (double *)(void *)args[1]);
         else
-            ((FG_KERNEL_2((*), f64))f->kernel)(
-                n, (double *)(void *)args[0], (double *)(void *)args[1], (double *)(void *)args[2]);
+            ((FG_KERNEL_2((*), f64))kernel)(n, (double *)(void *)args[0], (double *)(void *)args[1],
+                                            (double *)(void *)args[2]);
     }
 }
 
@@ -48,7 +47,7 @@ void fastgelu_strided(const fastgelu_function *f, size_t n, char *const args[],
     for (int a = 0; a <= f->inputs; a++)
         direct &= strides[a] == (ptrdiff_t)size && (uintptr_t)args[a] % size == 0;
     if (direct) {
-        call(f, n, args);
+        call(f, f->kernel, n, args);
         return;
     }
     const size_t block = BLOCK_BYTES / size;
@@ -62,10 +61,21 @@ void fastgelu_strided(const fastgelu_function *f, size_t n, char *const args[],
         const size_t m = n < block ? n : block;
         for (int a = 0; a < f->inputs; a++)
             copy(size, m, at[a], strides[a], buffer[a], (ptrdiff_t)size);
-        call(f, m, buffer);
+        call(f, f->kernel, m, buffer);
         copy(size, m, buffer[f->inputs], (ptrdiff_t)size, at[f->inputs], strides[f->inputs]);
         for (int a = 0; a <= f->inputs; a++)
             at[a] += strides[a] * (ptrdiff_t)m;
         n -= m;
     }
+}
+
+void fastgelu_stream(const fastgelu_function *f, size_t n, char *const args[])
+{
+    const ptrdiff_t size = f->dtype[1] == '3' ? 4 : 8, strides[] = {size, size, size};
+    for (int a = 0; a <= f->inputs; a++)
+        if ((uintptr_t)args[a] % (size_t)size != 0) {
+            fastgelu_strided(f, n, args, strides);
+            return;
+        }
+    call(f, f->stream, n, args);
 }

@@ -45,6 +45,14 @@ static FG_INLINE void u_store_f32(float *p, U_f32 a)
 {
     _mm512_storeu_ps(p, a);
 }
+static FG_INLINE void u_stream_f32(float *p, U_f32 a)
+{
+    _mm512_stream_ps(p, a);
+}
+static FG_INLINE void v_stream_end(void)
+{
+    _mm_sfence();
+}
 static FG_INLINE U_f32 u_set_f32(float c)
 {
     return _mm512_set1_ps(c);
@@ -171,6 +179,10 @@ static FG_INLINE U_f64 u_load_f64(const double *p)
 static FG_INLINE void u_store_f64(double *p, U_f64 a)
 {
     _mm512_storeu_pd(p, a);
+}
+static FG_INLINE void u_stream_f64(double *p, U_f64 a)
+{
+    _mm512_stream_pd(p, a);
 }
 static FG_INLINE U_f64 u_set_f64(double c)
 {

@@ -29,6 +29,13 @@ static FG_INLINE void u_store_f32(float *p, U_f32 a)
 {
     vst1q_f32(p, a);
 }
+static FG_INLINE void u_stream_f32(float *p, U_f32 a)
+{
+    vst1q_f32(p, a); /* C has no store past the caches */
+}
+static FG_INLINE void v_stream_end(void)
+{
+}
 static FG_INLINE U_f32 u_set_f32(float c)
 {
     return vdupq_n_f32(c);
@@ -148,6 +155,10 @@ static FG_INLINE U_f64 u_load_f64(const double *p)
     return vld1q_f64(p);
 }
 static FG_INLINE void u_store_f64(double *p, U_f64 a)
+{
+    vst1q_f64(p, a);
+}
+static FG_INLINE void u_stream_f64(double *p, U_f64 a)
 {
     vst1q_f64(p, a);
 }

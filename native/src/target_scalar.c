@@ -14,6 +14,10 @@
  * clang makes one of islessequal() too; as integers, the bits of numbers that are not negative
  * are in order, with NaN above infinity. */
 
+static FG_INLINE void v_stream_end(void)
+{
+}
+
 #define FG_SCALAR_TARGET(dtype, integer, unsigned_integer, mantissa_bits, fma_function)          \
     typedef fg_##dtype U_##dtype;                                                                \
     typedef integer J_##dtype;                                                                   \
@@ -23,6 +27,10 @@
         return *p;                                                                               \
     }                                                                                            \
     static FG_INLINE void u_store_##dtype(fg_##dtype *p, U_##dtype a)                            \
+    {                                                                                            \
+        *p = a;                                                                                  \
+    }                                                                                            \
+    static FG_INLINE void u_stream_##dtype(fg_##dtype *p, U_##dtype a)                           \
     {                                                                                            \
         *p = a;                                                                                  \
     }                                                                                            \

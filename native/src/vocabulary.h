@@ -7,6 +7,8 @@
  * are included once for each dtype, with FG_REAL naming it, and say just v_add.
  *
  *   v_load(p) v_store(p, a) v_set(c)      memory (any alignment), one constant
+ *   v_stream(p, a) v_stream_end()         p aligned to a register: stored past the caches where
+ *                                         the target can; in order with other stores after the end
  *   v_add v_sub v_mul v_div               rounded once, IEEE
  *   v_fma(a, b, c)   a*b + c              rounded once
  *   v_fnma(a, b, c)  c - a*b              rounded once

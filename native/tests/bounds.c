@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* bounds.c: exactly the elements named are read and written: arrays that end, or begin, at
  * a page without access, read-only inputs, canaries around outputs; every alignment of the
- * elements, in place and not, with and without strides. */
+ * elements, in place and not, with and without strides, and with stores past the caches. */
 #define _DEFAULT_SOURCE
 #include <setjmp.h>
 #include <signal.h>
@@ -119,23 +119,26 @@ static void poison_outside(const format *t, span s, size_t n, int poison)
     }
 }
 
+typedef enum way { CONTIGUOUS, STRIDED, STREAM } way;
+
 static void run_kernel(const fastgelu_function *f, const format *t, size_t n, span dy, span x,
-                       span y, int strided)
+                       span y, way how)
 {
-    if (strided) {
-        char *args[3] = {(char *)element(dy, 0), (char *)element(x, 0), (char *)element(y, 0)};
-        ptrdiff_t strides[3] = {dy.stride, x.stride, y.stride};
-        const int skip = f->inputs == 1;
+    char *args[3] = {(char *)element(dy, 0), (char *)element(x, 0), (char *)element(y, 0)};
+    const ptrdiff_t strides[3] = {dy.stride, x.stride, y.stride};
+    const int skip = f->inputs == 1;
+    if (how == STRIDED)
         fastgelu_strided(f, n, args + skip, strides + skip);
-    } else {
+    else if (how == STREAM)
+        fastgelu_stream(f, n, args + skip);
+    else
         call(f, t, n, element(dy, 0), element(x, 0), element(y, 0));
-    }
 }
 
 /* Calls f on elements that lie as the spans say and compares with the same elements in plain
  * arrays; everything else in the page of the output stays as it was. */
 static void check_call(const fastgelu_function *f, const format *t, size_t n, span dy, span x,
-                       span y, int strided, const char *what)
+                       span y, way how, const char *what)
 {
     static _Alignas(64) unsigned char before[1 << 16], plain[3][LONGEST * 8];
     for (size_t i = 0; i < n; i++) {
@@ -149,7 +152,7 @@ static void check_call(const fastgelu_function *f, const format *t, size_t n, sp
     for (int i = f->inputs == 1; i < 3; i++)
         poison_outside(t, spans[i], n, 1);
     if (sigsetjmp(back, 1) == 0)
-        run_kernel(f, t, n, dy, x, y, strided);
+        run_kernel(f, t, n, dy, x, y, how);
     else
         expect(0, "%s, n = %d, at %d, %d -> %d: fault %s", what, (int)n, (int)dy.offset,
                (int)x.offset, (int)y.offset, place_of_fault());
@@ -182,7 +185,7 @@ static void fill(unsigned char *to, size_t from)
 
 /* ---- contiguous arrays ------------------------------------------------------ */
 
-static void check_length(const fastgelu_function *f, const format *t, size_t n)
+static void check_length(const fastgelu_function *f, const format *t, size_t n, way how)
 {
     const ptrdiff_t step = (ptrdiff_t)t->size;
     const size_t flush[] = {0, page - n * t->size}; /* at the first, at the last byte */
@@ -191,7 +194,7 @@ static void check_length(const fastgelu_function *f, const format *t, size_t n)
         const span dy = {dy_page, flush[i >> 2 & 1], step}, x = {x_page, flush[i >> 1 & 1], step};
         const span y = {y_page, flush[i & 1], step};
         memset(y_page, CANARY, page);
-        check_call(f, t, n, dy, x, y, 0, "at a guard page");
+        check_call(f, t, n, dy, x, y, how, "at a guard page");
     }
     /* every alignment of elements in 64 bytes, each array its own */
     const size_t places = 64 / t->size;
@@ -200,19 +203,19 @@ static void check_length(const fastgelu_function *f, const format *t, size_t n)
         const span x = {x_page, k * t->size, step};
         const span y = {y_page, (64 + (3 * k + n) % places) * t->size, step};
         memset(y_page, CANARY, page);
-        check_call(f, t, n, dy, x, y, 0, "aligned to elements");
+        check_call(f, t, n, dy, x, y, how, "aligned to elements");
     }
     /* in place: over x, over dy, over both at once; the neighbours keep their values */
     for (size_t k = 0; k < places + 2; k++) {
         const size_t at = k < 2 ? flush[k] : (k - 2) * t->size;
         const span y = {y_page, at, step}, x = {x_page, at, step}, dy = {dy_page, at, step};
         memcpy(y_page, x_page, page);
-        check_call(f, t, n, dy, y, y, 0, "in place of x");
+        check_call(f, t, n, dy, y, y, how, "in place of x");
         if (f->inputs == 2) {
             memcpy(y_page, dy_page, page);
-            check_call(f, t, n, y, x, y, 0, "in place of dy");
+            check_call(f, t, n, y, x, y, how, "in place of dy");
             memcpy(y_page, x_page, page);
-            check_call(f, t, n, y, y, y, 0, "in place of both");
+            check_call(f, t, n, y, y, y, how, "in place of both");
         }
     }
 }
@@ -221,7 +224,22 @@ static void test_contiguous(const fastgelu_function *f, const format *t)
 {
     call(f, t, 0, NULL, NULL, NULL);
     for (size_t n = 0; n <= LONGEST; n += THINNED > 1 && n >= 33 ? 7 : 1)
-        check_length(f, t, n);
+        check_length(f, t, n, CONTIGUOUS);
+}
+
+/* ---- stores past the caches --------------------------------------------------- */
+
+static void test_stream(const fastgelu_function *f, const format *t)
+{
+    char *const nothing[] = {NULL, NULL, NULL};
+    fastgelu_stream(f, 0, nothing);
+    for (size_t n = 0; n <= LONGEST; n += THINNED > 1 && n >= 33 ? 7 : n < 70 ? 1 : 5)
+        check_length(f, t, n, STREAM);
+    /* elements that are not aligned */
+    const span dy = {dy_page, 1, (ptrdiff_t)t->size}, x = {x_page, 3, (ptrdiff_t)t->size};
+    const span y = {y_page, 5, (ptrdiff_t)t->size};
+    memset(y_page, CANARY, page);
+    check_call(f, t, LONGEST, dy, x, y, STREAM, "at odd addresses");
 }
 
 /* ---- strides ------------------------------------------------------------------ */
@@ -248,12 +266,12 @@ static void test_strided(const fastgelu_function *f, const format *t)
             const span y = touching(t, y_page, n, step, out_end);
             span x = touching(t, x_page, n, step, in_end);
             memset(y_page, CANARY, page);
-            check_call(f, t, n, dy, x, y, 1, "with strides");
+            check_call(f, t, n, dy, x, y, STRIDED, "with strides");
             memcpy(y_page, x_page, page);
-            check_call(f, t, n, dy, y, y, 1, "with strides, in place");
+            check_call(f, t, n, dy, y, y, STRIDED, "with strides, in place");
             x.stride = 0; /* one element for all */
             memset(y_page, CANARY, page);
-            check_call(f, t, n, dy, x, y, 1, "with stride 0");
+            check_call(f, t, n, dy, x, y, STRIDED, "with stride 0");
         }
     char *const nothing[] = {NULL, NULL, NULL};
     const ptrdiff_t any[] = {3, -5, 7};
@@ -275,5 +293,6 @@ int main(void)
     catch_faults();
     on_every_target("bounds, contiguous", 0, test_contiguous);
     on_every_target("bounds, strided", 0, test_strided);
+    on_every_target("bounds, past the caches", 0, test_stream);
     return end_tests();
 }

@@ -17,6 +17,10 @@
 #include <simde/x86/avx512.h>
 #undef I /* of complex.h, which SIMDe includes; vocabulary.h has its own */
 
+/* SIMDe has none; these need the same alignment. */
+#define _mm512_stream_ps simde_mm512_store_ps
+#define _mm512_stream_pd simde_mm512_store_pd
+
 /* One register at a time: the same bits, and gcc takes a quarter of the time. */
 #define FG_REGISTERS 1
 
