@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "coefficients.h"
+#include "coefficients16.h"
 #include "vocabulary.h"
 
 #define FG_REAL f32
@@ -11,6 +12,14 @@
 #undef FG_REAL
 #define FG_REAL f64
 #include "algorithms.h"
+#undef FG_REAL
+#define FG_REAL f32
+#define FG_HALF f16
+#include "algorithms16.h"
+#undef FG_HALF
+#define FG_HALF bf16
+#include "algorithms16.h"
+#undef FG_HALF
 #undef FG_REAL
 
 /* A value function of vectors: the short way where every lane allows it (see algorithms.h),
@@ -39,6 +48,23 @@
         far_##name##_##dtype(&dy, &x);                                                   \
         return dy;                                                                       \
     }
+
+/* The 16-bit functions have one way. */
+#define FG_APPLY16_1(name, dtype)                                  \
+    static FG_INLINE V_##dtype apply_##name##_##dtype(V_##dtype x) \
+    {                                                              \
+        return name##_##dtype(x);                                  \
+    }
+#define FG_APPLY16_2(name, dtype)                                                \
+    static FG_INLINE V_##dtype apply_##name##_##dtype(V_##dtype dy, V_##dtype x) \
+    {                                                                            \
+        return name##_##dtype(dy, x);                                            \
+    }
+
+#define FG_APPLY_f32(name, dtype, inputs) FG_APPLY_##inputs(name, dtype)
+#define FG_APPLY_f64 FG_APPLY_f32
+#define FG_APPLY_f16(name, dtype, inputs) FG_APPLY16_##inputs(name, dtype)
+#define FG_APPLY_bf16 FG_APPLY_f16
 
 /* The one array loop. The last few elements go through the same vector code by way of a
  * small buffer, so that a result never depends on its position. */
@@ -80,7 +106,7 @@
     }
 
 #define FG_FUNCTION(name, dtype, inputs, max_ulp) \
-    FG_APPLY_##inputs(name, dtype) FG_LOOP_##inputs(name, dtype)
+    FG_APPLY_##dtype(name, dtype, inputs) FG_LOOP_##inputs(name, dtype)
 #include "functions.def"
 
 #define FG_STRING_(name) #name
