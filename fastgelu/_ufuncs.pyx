@@ -8,6 +8,7 @@ cimport numpy as cnp
 from libc.stdlib cimport malloc
 
 from fastgelu._docs import docstring
+from fastgelu._dtypes import bfloat16
 
 cnp.import_array()
 cnp.import_umath()
@@ -89,7 +90,18 @@ def force_target(name):
         raise ImportError(f"FASTGELU_TARGET={name!r} {what}; choose one of: {choices}")
 
 
-cdef dict TYPES = {"f32": cnp.NPY_FLOAT, "f64": cnp.NPY_DOUBLE}
+cdef extern from "numpy/ndarraytypes.h":
+    enum:
+        NPY_HALF
+
+cdef extern from "numpy/ufuncobject.h":
+    int PyUFunc_RegisterLoopForType(
+        object ufunc, int usertype, cnp.PyUFuncGenericFunction function, const int *arg_types, void *data
+    ) except -1
+
+
+# NumPy has no bfloat16 of its own: see register_bfloat16.
+cdef dict TYPES = {"f16": NPY_HALF, "f32": cnp.NPY_FLOAT, "f64": cnp.NPY_DOUBLE}
 
 # The strings that the ufuncs point into. Their arrays come from malloc and are never freed either:
 # a ufunc, as a module, lives as long as the process.
@@ -100,7 +112,8 @@ cdef make_ufunc(list indices):
     """The ufunc of one name; indices are the registry's, one for each dtype."""
     cdef const fastgelu_function *first = fastgelu_function_at(indices[0])
     cdef int inputs = first.inputs
-    cdef int count = fg_integer_loop_count + <int>len(indices)
+    cdef list native = [i for i in indices if fastgelu_function_at(i).dtype.decode() in TYPES]
+    cdef int count = fg_integer_loop_count + <int>len(native)
     cdef int loop = 0
     cdef int i
     cdef size_t index
@@ -119,7 +132,7 @@ cdef make_ufunc(list indices):
         data[loop] = <void *>fastgelu_function_at(index)
         types += bytes([fg_integer_loops[i].type] * inputs + [cnp.NPY_DOUBLE])
         loop += 1
-    for dtype in sorted(by_dtype, key=lambda dtype: int(dtype.lstrip("bf"))):
+    for dtype in sorted(set(by_dtype) & set(TYPES), key=lambda dtype: int(dtype.lstrip("f"))):
         loops[loop] = fg_float_loop
         index = by_dtype[dtype]
         data[loop] = <void *>fastgelu_function_at(index)
@@ -139,6 +152,27 @@ cdef make_ufunc(list indices):
     return ufunc
 
 
+cdef register_bfloat16(object dtype):
+    """Give every ufunc a loop for ml_dtypes' bfloat16.
+
+    Before anybody calls one of them with it: NumPy keeps for good how it resolved a call, and
+    without this loop that is float32. The second registration, by a reload, replaces the first.
+    """
+    cdef int number = dtype.num
+    cdef int types[3]
+    cdef size_t index
+    types[0] = types[1] = types[2] = number
+    for index in range(len(FUNCTIONS)):
+        if fastgelu_function_at(index).dtype == b"bf16":
+            PyUFunc_RegisterLoopForType(
+                UFUNCS[FUNCTIONS[index][0]],
+                number,
+                fg_float_loop,
+                types,
+                <void *>fastgelu_function_at(index),
+            )
+
+
 cdef list read_registry():
     cdef size_t index = 0
     functions = []
@@ -156,3 +190,7 @@ UFUNCS = {}
 for name in dict.fromkeys(function[0] for function in FUNCTIONS):
     UFUNCS[name] = make_ufunc([i for i in range(len(FUNCTIONS)) if FUNCTIONS[i][0] == name])
 del name
+
+if (dtype := bfloat16()) is not None:
+    register_bfloat16(dtype)
+del dtype

@@ -25,7 +25,8 @@
  * Small results are carried in units of 2^-64 in bfloat16 (fg_unit), whose range is that of
  * float32: the last fma applies the unit and rounds, once.
  *
- * |x| is clamped where the result is a zero or x; NaN is not. */
+ * near says that |x| <= fg_<function>_near. Elsewhere |x| is clamped where the result is a zero or
+ * x; NaN is not. */
 
 #define FG_H(name) FG_PASTE(name, FG_HALF)
 #define FG_K(name) v_set(FG_H(fg_##name))
@@ -44,9 +45,9 @@ static FG_INLINE V FG_H(horner)(V x, const fg_f32 *c, int degree)
     return sum;
 }
 
-static FG_INLINE V FG_H(clamped)(V t, V limit)
+static FG_INLINE V FG_H(clamped)(V t, V limit, int near)
 {
-    return v_select_above(t, limit, limit, t);
+    return near ? t : v_select_above(t, limit, limit, t);
 }
 
 static FG_INLINE V FG_H(at_least)(V a, V b) /* of the same sign + */
@@ -84,9 +85,9 @@ static FG_INLINE V FG_H(from_base)(V x, V l)
     return v_fma(l, FG_K(minus_unit), v_select_negative(x, FG_K(minus_zero), x));
 }
 
-static FG_INLINE V FG_H(gelu)(V x)
+static FG_INLINE V FG_H(gelu)(V x, int near)
 {
-    const V t = FG_H(clamped)(v_abs(x), FG_K(gelu_limit));
+    const V t = FG_H(clamped)(v_abs(x), FG_K(gelu_limit), near);
     const V u = FG_H(at_least)(t, FG_K(least));
     const V u2 = v_mul(u, u);
     FG_REDUCE(u2, FG_TERM(gelu_rate, 0), FG_K(unit_shifter));
@@ -96,9 +97,9 @@ static FG_INLINE V FG_H(gelu)(V x)
 }
 
 #define FG_SIGMOID_VALUE(form, FG_RATE)                                      \
-    static FG_INLINE V FG_H(form)(V x)                                       \
+    static FG_INLINE V FG_H(form)(V x, int near)                                       \
     {                                                                        \
-        const V t = FG_H(clamped)(v_abs(x), FG_K(form##_limit));             \
+        const V t = FG_H(clamped)(v_abs(x), FG_K(form##_limit), near);             \
         const V u = FG_H(at_least)(t, FG_K(least));                          \
         const V rate = FG_RATE(u, form##_rate);                              \
         FG_REDUCE(u, rate, FG_K(unit_shifter));                              \
@@ -163,34 +164,40 @@ static FG_INLINE V FG_H(slope)(V x, V e, V q, V unit, V minus_unit)
 }
 
 /* dy times the slope. That is -0 at -inf, not just small: it makes NaN of an infinite dy. */
-static FG_INLINE V FG_H(product)(V dy, V x, FG_H(tail) r)
+static FG_INLINE V FG_H(product)(V dy, V x, FG_H(tail) r, int near)
 {
-    const V e = v_select_infinite(x, FG_K(zero), r.e);
-    const V slope = FG_H(slope)(x, e, r.q, FG_K(one), FG_K(minus_one));
+    const V e = near ? r.e : v_select_infinite(x, FG_K(zero), r.e);
+    V dx = FG_H(slope)(x, e, r.q, FG_K(one), FG_K(minus_one));
+    if (FG_H(fg_deep) && !near) {
+        /* What 2^n lacks goes with dy, in two normal factors. Of a NaN, k would scale it at
+         * random. */
+        const V k = FG_H(at_least)(r.k, FG_K(split_thrice));
+        const V k0 = v_real(i_min(v_bits(k), v_bits(FG_K(shifter))));
+        const V k1 = FG_H(at_least)(k0, FG_K(split)), k2 = FG_H(at_least)(k0, FG_K(split_twice));
+        const V less = v_mul(v_mul(dy, FG_H(pow2_ratio)(k2, k1)), FG_H(pow2_ratio)(k0, k2));
+        dy = v_select_negative(x, less, dy);
+    }
+    dx = v_mul(dy, dx);
     if (!FG_H(fg_deep))
-        return v_mul(dy, slope);
-    /* What 2^n lacks goes with dy, in two normal factors. Of a NaN, k would scale it at random. */
-    const V k = FG_H(at_least)(r.k, FG_K(split_thrice));
-    const V k0 = v_real(i_min(v_bits(k), v_bits(FG_K(shifter))));
-    const V k1 = FG_H(at_least)(k0, FG_K(split)), k2 = FG_H(at_least)(k0, FG_K(split_twice));
-    const V less = v_mul(v_mul(dy, FG_H(pow2_ratio)(k2, k1)), FG_H(pow2_ratio)(k0, k2));
-    const V dx = v_mul(v_select_negative(x, less, dy), slope);
+        return dx;
     /* What v_store will round to infinity becomes that here, so that the flag is raised. */
     const V above = v_mul(dx, FG_K(overflow));
     return v_select_infinite(above, above, dx);
 }
 
 #define FG_SLOPE16(form)                                                                        \
-    static FG_INLINE V FG_H(form##_grad)(V x)                                                   \
+    static FG_INLINE V FG_H(form##_grad)(V x, int near)                                                   \
     {                                                                                           \
-        const V t = FG_H(clamped)(v_abs(x), FG_K(form##_grad_limit));                           \
+        const V t = FG_H(clamped)(v_abs(x), FG_K(form##_grad_limit), near);                           \
         const FG_H(tail) r = FG_H(form##_tail)(t, FG_K(unit_shifter), FG_K(unit), 0);           \
         return FG_H(slope)(x, r.e, r.q, FG_K(unit), FG_K(minus_unit));                          \
     }                                                                                           \
-    static FG_INLINE V FG_H(form##_backward)(V dy, V x)                                         \
+    static FG_INLINE V FG_H(form##_backward)(V dy, V x, int near)                                         \
     {                                                                                           \
-        const V t = FG_H(clamped)(v_abs(x), FG_K(form##_backward_limit));                       \
-        return FG_H(product)(dy, x, FG_H(form##_tail)(t, FG_K(shifter), FG_K(one), FG_H(fg_deep))); \
+        const V t = FG_H(clamped)(v_abs(x), FG_K(form##_backward_limit), near);                       \
+        const int deep = FG_H(fg_deep) && !near;                                                \
+        const FG_H(tail) r = FG_H(form##_tail)(t, FG_K(shifter), FG_K(one), deep);              \
+        return FG_H(product)(dy, x, r, near);                                                   \
     }
 
 FG_SLOPE16(gelu)

@@ -29,15 +29,27 @@ static const fg_f32 fg_gelu_zero_lo_f16 = -0x1.a03fd40000000p-27f;
 static const fg_f32 fg_gelu_limit_f16 = 0x1.9cbb700000000p+2f;
 static const fg_f32 fg_gelu_grad_limit_f16 = 0x1.0508e60000000p+3f;
 static const fg_f32 fg_gelu_backward_limit_f16 = 0x1.0508e60000000p+3f;
+static const fg_f32 fg_gelu_near_f16 = 0x1.9cbb700000000p+2f;
+static const fg_f32 fg_gelu_grad_near_f16 = 0x1.0508e60000000p+3f;
+static const fg_f32 fg_gelu_backward_near_f16 = 0x1.0508e60000000p+3f;
 static const fg_f32 fg_gelu_tanh_limit_f16 = 0x1.7fc42a0000000p+2f;
 static const fg_f32 fg_gelu_tanh_grad_limit_f16 = 0x1.c948c20000000p+2f;
 static const fg_f32 fg_gelu_tanh_backward_limit_f16 = 0x1.c948c20000000p+2f;
+static const fg_f32 fg_gelu_tanh_near_f16 = 0x1.7fc42a0000000p+2f;
+static const fg_f32 fg_gelu_tanh_grad_near_f16 = 0x1.c948c20000000p+2f;
+static const fg_f32 fg_gelu_tanh_backward_near_f16 = 0x1.c948c20000000p+2f;
 static const fg_f32 fg_gelu_sigmoid_limit_f16 = 0x1.d5283e0000000p+3f;
 static const fg_f32 fg_gelu_sigmoid_grad_limit_f16 = 0x1.5fde2e0000000p+4f;
 static const fg_f32 fg_gelu_sigmoid_backward_limit_f16 = 0x1.5fde2e0000000p+4f;
+static const fg_f32 fg_gelu_sigmoid_near_f16 = 0x1.d5283e0000000p+3f;
+static const fg_f32 fg_gelu_sigmoid_grad_near_f16 = 0x1.5fde2e0000000p+4f;
+static const fg_f32 fg_gelu_sigmoid_backward_near_f16 = 0x1.5fde2e0000000p+4f;
 static const fg_f32 fg_silu_limit_f16 = 0x1.8f40b60000000p+4f;
 static const fg_f32 fg_silu_grad_limit_f16 = 0x1.2b70880000000p+5f;
 static const fg_f32 fg_silu_backward_limit_f16 = 0x1.2b70880000000p+5f;
+static const fg_f32 fg_silu_near_f16 = 0x1.8f40b60000000p+4f;
+static const fg_f32 fg_silu_grad_near_f16 = 0x1.2b70880000000p+5f;
+static const fg_f32 fg_silu_backward_near_f16 = 0x1.2b70880000000p+5f;
 FG_COEFFICIENTS fg_f32 fg_gelu_exp2_f16[] = {
     0x1.0000020000000p+0f,
     0x1.62e42a0000000p-1f,
@@ -64,74 +76,74 @@ FG_COEFFICIENTS fg_f32 fg_gelu_den_f16[] = {
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_grad_exp2_f16[] = {
     0x1.0000000000000p+0f,
-    0x1.62e42a0000000p-1f,
-    0x1.ebf9ba0000000p-3f,
-    0x1.c6b8560000000p-5f,
-    0x1.3cead60000000p-7f,
-    0x1.5bbdea0000000p-10f,
+    0x1.62e4300000000p-1f,
+    0x1.ebf8b00000000p-3f,
+    0x1.c6b74c0000000p-5f,
+    0x1.3cfe2c0000000p-7f,
+    0x1.5bb02c0000000p-10f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_grad_rate_f16[] = {
-    -0x1.7154760000000p-1f,
+    -0x1.7154820000000p-1f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_grad_num_f16[] = {
     0x1.54851c0000000p-1f,
-    0x1.29a9cc0000000p-1f,
-    0x1.b4eea80000000p-3f,
-    0x1.eefe860000000p-6f,
+    0x1.29a9c60000000p-1f,
+    0x1.b4eee20000000p-3f,
+    0x1.eefd700000000p-6f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_grad_den_f16[] = {
     0x1.0000000000000p+0f,
-    0x1.23c7560000000p+0f,
-    0x1.e83cf60000000p-2f,
-    0x1.367f000000000p-4f,
-    -0x1.3555520000000p-19f,
+    0x1.23c7540000000p+0f,
+    0x1.e83d280000000p-2f,
+    0x1.367d4a0000000p-4f,
+    -0x1.3556500000000p-19f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_tanh_exp2_f16[] = {
     0x1.0000020000000p+0f,
-    0x1.62e4220000000p-1f,
-    0x1.ebf9540000000p-3f,
-    0x1.c6b7a80000000p-5f,
-    0x1.3cef9e0000000p-7f,
-    0x1.5ba14a0000000p-10f,
+    0x1.62e4240000000p-1f,
+    0x1.ebf9d00000000p-3f,
+    0x1.c6b8520000000p-5f,
+    0x1.3cc6be0000000p-7f,
+    0x1.5b816c0000000p-10f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_tanh_rate_f16[] = {
-    -0x1.26aec40000000p+1f,
-    -0x1.a5a7c00000000p-4f,
+    -0x1.26aec60000000p+1f,
+    -0x1.a5a7ca0000000p-4f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_tanh_grad_exp2_f16[] = {
     0x1.0000000000000p+0f,
-    0x1.62e42c0000000p-1f,
-    0x1.ebfa500000000p-3f,
-    0x1.c6b4ba0000000p-5f,
-    0x1.3cf3a80000000p-7f,
-    0x1.5bb9d80000000p-10f,
+    0x1.62e4340000000p-1f,
+    0x1.ebf94c0000000p-3f,
+    0x1.c6bca00000000p-5f,
+    0x1.3cfc3e0000000p-7f,
+    0x1.5bc28e0000000p-10f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_tanh_grad_rate_f16[] = {
     -0x1.26aec20000000p+1f,
-    -0x1.a5a7d40000000p-4f,
+    -0x1.a5a7ca0000000p-4f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_tanh_grad_slope_f16[] = {
-    0x1.9884520000000p+0f,
-    0x1.b667720000000p-3f,
+    0x1.9884540000000p+0f,
+    0x1.b667680000000p-3f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_sigmoid_exp2_f16[] = {
-    0x1.fffffe0000000p-1f,
+    0x1.0000000000000p+0f,
     0x1.62e4080000000p-1f,
-    0x1.ebfb140000000p-3f,
-    0x1.c6c2c80000000p-5f,
-    0x1.3cb7c20000000p-7f,
-    0x1.5b753e0000000p-10f,
+    0x1.ebfae60000000p-3f,
+    0x1.c6d0720000000p-5f,
+    0x1.3d1b620000000p-7f,
+    0x1.5b5ff60000000p-10f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_sigmoid_rate_f16[] = {
     -0x1.3a4cbe0000000p+1f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_sigmoid_grad_exp2_f16[] = {
     0x1.0000000000000p+0f,
-    0x1.62e4560000000p-1f,
-    0x1.ebfa5a0000000p-3f,
-    0x1.c6b3be0000000p-5f,
-    0x1.3d39e20000000p-7f,
-    0x1.5c1b6a0000000p-10f,
+    0x1.62e44c0000000p-1f,
+    0x1.ebf9f60000000p-3f,
+    0x1.c6b0320000000p-5f,
+    0x1.3d1a140000000p-7f,
+    0x1.5bd4440000000p-10f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_sigmoid_grad_rate_f16[] = {
     -0x1.3a4cbe0000000p+1f,
@@ -141,22 +153,22 @@ FG_COEFFICIENTS fg_f32 fg_gelu_sigmoid_grad_slope_f16[] = {
 };
 FG_COEFFICIENTS fg_f32 fg_silu_exp2_f16[] = {
     0x1.0000000000000p+0f,
-    0x1.62e3fc0000000p-1f,
-    0x1.ebfaf20000000p-3f,
-    0x1.c6b60a0000000p-5f,
-    0x1.3cc9040000000p-7f,
-    0x1.5c12520000000p-10f,
+    0x1.62e41a0000000p-1f,
+    0x1.ebf9ba0000000p-3f,
+    0x1.c6b59c0000000p-5f,
+    0x1.3cf37e0000000p-7f,
+    0x1.5bbbcc0000000p-10f,
 };
 FG_COEFFICIENTS fg_f32 fg_silu_rate_f16[] = {
     -0x1.7154760000000p+0f,
 };
 FG_COEFFICIENTS fg_f32 fg_silu_grad_exp2_f16[] = {
     0x1.0000040000000p+0f,
-    0x1.62e4360000000p-1f,
-    0x1.ebf6940000000p-3f,
-    0x1.c6aad80000000p-5f,
-    0x1.3d877a0000000p-7f,
-    0x1.5bdb7e0000000p-10f,
+    0x1.62e4320000000p-1f,
+    0x1.ebf76a0000000p-3f,
+    0x1.c6acc80000000p-5f,
+    0x1.3cec760000000p-7f,
+    0x1.5bbfee0000000p-10f,
 };
 FG_COEFFICIENTS fg_f32 fg_silu_grad_rate_f16[] = {
     -0x1.7154760000000p+0f,
@@ -188,37 +200,49 @@ static const fg_f32 fg_gelu_zero_lo_bf16 = -0x1.a03fd40000000p-27f;
 static const fg_f32 fg_gelu_limit_bf16 = 0x1.bc34ea0000000p+3f;
 static const fg_f32 fg_gelu_grad_limit_bf16 = 0x1.bc34ea0000000p+3f;
 static const fg_f32 fg_gelu_backward_limit_bf16 = 0x1.358c940000000p+4f;
+static const fg_f32 fg_gelu_near_bf16 = 0x1.bc34ea0000000p+3f;
+static const fg_f32 fg_gelu_grad_near_bf16 = 0x1.bc34ea0000000p+3f;
+static const fg_f32 fg_gelu_backward_near_bf16 = 0x1.6b58520000000p+3f;
 static const fg_f32 fg_gelu_tanh_limit_bf16 = 0x1.5173f20000000p+3f;
 static const fg_f32 fg_gelu_tanh_grad_limit_bf16 = 0x1.5173f20000000p+3f;
 static const fg_f32 fg_gelu_tanh_backward_limit_bf16 = 0x1.ab63240000000p+3f;
+static const fg_f32 fg_gelu_tanh_near_bf16 = 0x1.5173f20000000p+3f;
+static const fg_f32 fg_gelu_tanh_grad_near_bf16 = 0x1.5173f20000000p+3f;
+static const fg_f32 fg_gelu_tanh_backward_near_bf16 = 0x1.23be820000000p+3f;
 static const fg_f32 fg_gelu_sigmoid_limit_bf16 = 0x1.d86a4c0000000p+5f;
 static const fg_f32 fg_gelu_sigmoid_grad_limit_bf16 = 0x1.d86a4c0000000p+5f;
 static const fg_f32 fg_gelu_sigmoid_backward_limit_bf16 = 0x1.c19be60000000p+6f;
+static const fg_f32 fg_gelu_sigmoid_near_bf16 = 0x1.d86a4c0000000p+5f;
+static const fg_f32 fg_gelu_sigmoid_grad_near_bf16 = 0x1.d86a4c0000000p+5f;
+static const fg_f32 fg_gelu_sigmoid_backward_near_bf16 = 0x1.428baa0000000p+5f;
 static const fg_f32 fg_silu_limit_bf16 = 0x1.92067e0000000p+6f;
 static const fg_f32 fg_silu_grad_limit_bf16 = 0x1.92067e0000000p+6f;
 static const fg_f32 fg_silu_backward_limit_bf16 = 0x1.7e9e040000000p+7f;
+static const fg_f32 fg_silu_near_bf16 = 0x1.92067e0000000p+6f;
+static const fg_f32 fg_silu_grad_near_bf16 = 0x1.92067e0000000p+6f;
+static const fg_f32 fg_silu_backward_near_bf16 = 0x1.127c7e0000000p+6f;
 FG_COEFFICIENTS fg_f32 fg_gelu_exp2_bf16[] = {
-    0x1.ffffcc0000000p-1f,
-    0x1.62e91c0000000p-1f,
-    0x1.ec032c0000000p-3f,
-    0x1.c9e8880000000p-5f,
-    0x1.39ffd40000000p-7f,
+    0x1.0000000000000p+0f,
+    0x1.62e12e0000000p-1f,
+    0x1.ec039e0000000p-3f,
+    0x1.c9fc960000000p-5f,
+    0x1.39f9ea0000000p-7f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_rate_bf16[] = {
-    -0x1.7154680000000p-1f,
+    -0x1.7154720000000p-1f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_num_bf16[] = {
-    0x1.0000360000000p-1f,
-    0x1.703ff40000000p-2f,
-    0x1.e41efc0000000p-4f,
-    0x1.122e2a0000000p-6f,
+    0x1.fffff40000000p-2f,
+    0x1.703d500000000p-2f,
+    0x1.e41e780000000p-4f,
+    0x1.1228840000000p-6f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_den_bf16[] = {
-    0x1.ffff9c0000000p-1f,
-    0x1.8460d60000000p+0f,
-    0x1.e4de9c0000000p-1f,
-    0x1.2f278a0000000p-2f,
-    0x1.57ab9c0000000p-5f,
+    0x1.0000000000000p+0f,
+    0x1.8460b80000000p+0f,
+    0x1.e4dc280000000p-1f,
+    0x1.2f25260000000p-2f,
+    0x1.57a7bc0000000p-5f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_grad_exp2_bf16[] = {
     0x1.0000000000000p+0f,
@@ -243,74 +267,74 @@ FG_COEFFICIENTS fg_f32 fg_gelu_grad_den_bf16[] = {
     0x1.94cb400000000p-4f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_tanh_exp2_bf16[] = {
-    0x1.0000000000000p+0f,
-    0x1.62e12e0000000p-1f,
-    0x1.ec02fe0000000p-3f,
-    0x1.c9fc960000000p-5f,
-    0x1.39e9ea0000000p-7f,
+    0x1.0000200000000p+0f,
+    0x1.62e1300000000p-1f,
+    0x1.ec0bc60000000p-3f,
+    0x1.ca00960000000p-5f,
+    0x1.39f6680000000p-7f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_tanh_rate_bf16[] = {
-    -0x1.26aeca0000000p+1f,
-    -0x1.a5a7d00000000p-4f,
+    -0x1.26aef20000000p+1f,
+    -0x1.a5a7cc0000000p-4f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_tanh_grad_exp2_bf16[] = {
-    0x1.0000000000000p+0f,
-    0x1.62e12e0000000p-1f,
-    0x1.ec039e0000000p-3f,
-    0x1.c9f4960000000p-5f,
-    0x1.39f9ea0000000p-7f,
+    0x1.fffff80000000p-1f,
+    0x1.62e10e0000000p-1f,
+    0x1.ec039a0000000p-3f,
+    0x1.c9ecb60000000p-5f,
+    0x1.39f6680000000p-7f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_tanh_grad_rate_bf16[] = {
-    -0x1.26aec20000000p+1f,
-    -0x1.a5a7d00000000p-4f,
+    -0x1.26aeb20000000p+1f,
+    -0x1.a5a7d80000000p-4f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_tanh_grad_slope_bf16[] = {
-    0x1.9884400000000p+0f,
-    0x1.b667ac0000000p-3f,
+    0x1.9884540000000p+0f,
+    0x1.b6676e0000000p-3f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_sigmoid_exp2_bf16[] = {
-    0x1.ffff380000000p-1f,
-    0x1.62e0300000000p-1f,
-    0x1.ec2ec80000000p-3f,
-    0x1.c9c16a0000000p-5f,
-    0x1.3a2d700000000p-7f,
+    0x1.ffff8c0000000p-1f,
+    0x1.62e03e0000000p-1f,
+    0x1.ec1c440000000p-3f,
+    0x1.ca0ac40000000p-5f,
+    0x1.39da7a0000000p-7f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_sigmoid_rate_bf16[] = {
     -0x1.3a4cbe0000000p+1f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_sigmoid_grad_exp2_bf16[] = {
-    0x1.0000000000000p+0f,
-    0x1.62e12e0000000p-1f,
-    0x1.ec039e0000000p-3f,
-    0x1.c9fc960000000p-5f,
-    0x1.39f9ea0000000p-7f,
+    0x1.ffffec0000000p-1f,
+    0x1.62e11e0000000p-1f,
+    0x1.ec039a0000000p-3f,
+    0x1.c9ecfe0000000p-5f,
+    0x1.39e2aa0000000p-7f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_sigmoid_grad_rate_bf16[] = {
     -0x1.3a4cbe0000000p+1f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_sigmoid_grad_slope_bf16[] = {
-    0x1.b3b6460000000p+0f,
+    0x1.b3b6360000000p+0f,
 };
 FG_COEFFICIENTS fg_f32 fg_silu_exp2_bf16[] = {
-    0x1.0000040000000p+0f,
-    0x1.62e0c60000000p-1f,
-    0x1.ec049c0000000p-3f,
-    0x1.c9f8780000000p-5f,
-    0x1.39f6d60000000p-7f,
+    0x1.0000000000000p+0f,
+    0x1.62df9a0000000p-1f,
+    0x1.ebf9420000000p-3f,
+    0x1.c9e1620000000p-5f,
+    0x1.3a147c0000000p-7f,
 };
 FG_COEFFICIENTS fg_f32 fg_silu_rate_bf16[] = {
-    -0x1.7154700000000p+0f,
+    -0x1.7154780000000p+0f,
 };
 FG_COEFFICIENTS fg_f32 fg_silu_grad_exp2_bf16[] = {
-    0x1.00000e0000000p+0f,
-    0x1.62e3380000000p-1f,
-    0x1.ebeb9e0000000p-3f,
-    0x1.c9ea1a0000000p-5f,
-    0x1.39eb4a0000000p-7f,
+    0x1.fffffc0000000p-1f,
+    0x1.62e15e0000000p-1f,
+    0x1.ec160a0000000p-3f,
+    0x1.c9f6840000000p-5f,
+    0x1.39deaa0000000p-7f,
 };
 FG_COEFFICIENTS fg_f32 fg_silu_grad_rate_bf16[] = {
-    -0x1.7154740000000p+0f,
+    -0x1.7154720000000p+0f,
 };
 FG_COEFFICIENTS fg_f32 fg_silu_grad_slope_bf16[] = {
-    0x1.ffffec0000000p-1f,
+    0x1.fffffc0000000p-1f,
 };

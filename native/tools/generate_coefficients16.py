@@ -192,6 +192,10 @@ def constants(fmt):
         c[f"{form}_limit"] = limit(form, fmt.result)
         c[f"{form}_grad_limit"] = limit(form, fmt.product if fmt.unit == 0 else fmt.result)
         c[f"{form}_backward_limit"] = limit(form, fmt.product)
+        # up to here nothing is clamped, and no power of two is applied in steps
+        c[f"{form}_near"], c[f"{form}_grad_near"] = c[f"{form}_limit"], c[f"{form}_grad_limit"]
+        deepest = limit(form, 90)
+        c[f"{form}_backward_near"] = min(c[f"{form}_backward_limit"], deepest)
     return c
 
 
