@@ -96,7 +96,7 @@ cdef extern from "numpy/ndarraytypes.h":
 
 cdef extern from "numpy/ufuncobject.h":
     int PyUFunc_RegisterLoopForType(
-        object ufunc, int usertype, cnp.PyUFuncGenericFunction function, const int *arg_types, void *data
+        cnp.ufunc ufunc, int usertype, cnp.PyUFuncGenericFunction function, const int *arg_types, void *data
     ) except -1
 
 
@@ -152,7 +152,7 @@ cdef make_ufunc(list indices):
     return ufunc
 
 
-cdef register_bfloat16(object dtype):
+def register_bfloat16(dtype):
     """Give every ufunc a loop for ml_dtypes' bfloat16.
 
     Before anybody calls one of them with it: NumPy keeps for good how it resolved a call, and
@@ -162,10 +162,10 @@ cdef register_bfloat16(object dtype):
     cdef int types[3]
     cdef size_t index
     types[0] = types[1] = types[2] = number
-    for index in range(len(FUNCTIONS)):
-        if fastgelu_function_at(index).dtype == b"bf16":
+    for index, (name, registered, *_) in enumerate(FUNCTIONS):
+        if registered == "bf16":
             PyUFunc_RegisterLoopForType(
-                UFUNCS[FUNCTIONS[index][0]],
+                UFUNCS[name],
                 number,
                 fg_float_loop,
                 types,
@@ -182,7 +182,8 @@ cdef list read_registry():
     return functions
 
 
-# The registry: (name, dtype, inputs, max_ulp), such as ("gelu_backward", "f32", 2, 1.5).
+# The registry: (name, dtype, inputs, max_ulp), such as ("gelu_backward", "f32", 2, 1.5); bfloat16
+# where ml_dtypes is installed.
 FUNCTIONS = tuple(read_registry())
 
 # The ufuncs by name, in the registry's order.
@@ -193,4 +194,6 @@ del name
 
 if (dtype := bfloat16()) is not None:
     register_bfloat16(dtype)
+else:
+    FUNCTIONS = tuple(function for function in FUNCTIONS if function[1] != "bf16")
 del dtype
