@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The registry's names of dtypes ("f32", "bf16") and NumPy's ("float32", "bfloat16")."""
 
-
 import numpy as np
 
 

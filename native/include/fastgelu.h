@@ -15,8 +15,9 @@
  *
  * What holds for every function:
  *
- * Error. Below fastgelu_max_ulp(name, dtype) ULP over all inputs, subnormal
+ * Error. At most fastgelu_max_ulp(name, dtype) ULP over all inputs, subnormal
  * results included; one ULP is the spacing of the type at the exact result.
+ * Values and slopes of f16 and bf16 are correctly rounded (0.5).
  * The truth of an approximate form is its own formula in exact arithmetic.
  *
  * Same bits. The result for a value depends on nothing but the value: not on
@@ -129,16 +130,16 @@ FASTGELU_API void fastgelu_gelu_backward_f16(size_t n, const uint16_t *dy, const
                                              uint16_t *dx);
 FASTGELU_API void fastgelu_gelu_tanh_backward_f16(size_t n, const uint16_t *dy, const uint16_t *x,
                                                   uint16_t *dx);
-FASTGELU_API void fastgelu_gelu_sigmoid_backward_f16(size_t n, const uint16_t *dy, const uint16_t *x,
-                                                     uint16_t *dx);
+FASTGELU_API void fastgelu_gelu_sigmoid_backward_f16(size_t n, const uint16_t *dy,
+                                                     const uint16_t *x, uint16_t *dx);
 FASTGELU_API void fastgelu_silu_backward_f16(size_t n, const uint16_t *dy, const uint16_t *x,
                                              uint16_t *dx);
 FASTGELU_API void fastgelu_gelu_backward_bf16(size_t n, const uint16_t *dy, const uint16_t *x,
                                               uint16_t *dx);
 FASTGELU_API void fastgelu_gelu_tanh_backward_bf16(size_t n, const uint16_t *dy, const uint16_t *x,
                                                    uint16_t *dx);
-FASTGELU_API void fastgelu_gelu_sigmoid_backward_bf16(size_t n, const uint16_t *dy, const uint16_t *x,
-                                                      uint16_t *dx);
+FASTGELU_API void fastgelu_gelu_sigmoid_backward_bf16(size_t n, const uint16_t *dy,
+                                                      const uint16_t *x, uint16_t *dx);
 FASTGELU_API void fastgelu_silu_backward_bf16(size_t n, const uint16_t *dy, const uint16_t *x,
                                               uint16_t *dx);
 

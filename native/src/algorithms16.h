@@ -69,8 +69,8 @@ static FG_INLINE V FG_H(pow2_ratio)(V k, V j)
 }
 
 /* 2^(a b) = 2^n 2^f with |f| <= 1/2: declares f and k = n + shifter. */
-#define FG_REDUCE(a, b, shifter)        \
-    const V k = v_fma(a, b, shifter);   \
+#define FG_REDUCE(a, b, shifter)      \
+    const V k = v_fma(a, b, shifter); \
     const V f = v_fms(a, b, v_sub(k, shifter))
 
 /* a, or a + b t^2, of a table */
@@ -96,16 +96,16 @@ static FG_INLINE V FG_H(gelu)(V x, int near)
     return FG_H(from_base)(x, v_div(numerator, FG_HORNER(u, gelu_den)));
 }
 
-#define FG_SIGMOID_VALUE(form, FG_RATE)                                      \
-    static FG_INLINE V FG_H(form)(V x, int near)                                       \
-    {                                                                        \
-        const V t = FG_H(clamped)(v_abs(x), FG_K(form##_limit), near);             \
-        const V u = FG_H(at_least)(t, FG_K(least));                          \
-        const V rate = FG_RATE(u, form##_rate);                              \
-        FG_REDUCE(u, rate, FG_K(unit_shifter));                              \
-        const V e = v_mul(FG_HORNER(f, form##_exp2), FG_H(pow2)(k));         \
-        const V l = v_div(v_mul(t, e), v_fma(e, FG_K(unit), FG_K(one)));     \
-        return FG_H(from_base)(x, l);                                        \
+#define FG_SIGMOID_VALUE(form, FG_RATE)                                  \
+    static FG_INLINE V FG_H(form)(V x, int near)                         \
+    {                                                                    \
+        const V t = FG_H(clamped)(v_abs(x), FG_K(form##_limit), near);   \
+        const V u = FG_H(at_least)(t, FG_K(least));                      \
+        const V rate = FG_RATE(u, form##_rate);                          \
+        FG_REDUCE(u, rate, FG_K(unit_shifter));                          \
+        const V e = v_mul(FG_HORNER(f, form##_exp2), FG_H(pow2)(k));     \
+        const V l = v_div(v_mul(t, e), v_fma(e, FG_K(unit), FG_K(one))); \
+        return FG_H(from_base)(x, l);                                    \
     }
 
 FG_SIGMOID_VALUE(gelu_tanh, FG_CUBIC)
@@ -138,18 +138,18 @@ static FG_INLINE FG_H(tail) FG_H(gelu_tail)(V t, V shifter, V unit, int deep)
     return r;
 }
 
-#define FG_SIGMOID_TAIL(form, FG_RATE)                                                          \
-    static FG_INLINE FG_H(tail) FG_H(form##_tail)(V t, V shifter, V unit, int deep)             \
-    {                                                                                           \
-        const V rate = FG_RATE(t, form##_grad_rate);                                            \
-        FG_REDUCE(t, rate, shifter);                                                            \
-        const V e = v_mul(FG_HORNER(f, form##_grad_exp2), FG_H(scale)(k, deep));                \
-        const V rest = v_fnma(t, FG_RATE(t, form##_grad_slope), FG_K(one));                     \
-        /* (1 + E)^2 with one rounding, where E is about 1 */                                   \
-        const V plain = v_mul(e, unit), m = v_sub(FG_K(one), plain);                            \
-        const V d2 = v_fma(m, m, v_mul(plain, FG_K(four)));                                     \
-        const FG_H(tail) r = {e, v_div(v_add(plain, rest), d2), k};                             \
-        return r;                                                                               \
+#define FG_SIGMOID_TAIL(form, FG_RATE)                                              \
+    static FG_INLINE FG_H(tail) FG_H(form##_tail)(V t, V shifter, V unit, int deep) \
+    {                                                                               \
+        const V rate = FG_RATE(t, form##_grad_rate);                                \
+        FG_REDUCE(t, rate, shifter);                                                \
+        const V e = v_mul(FG_HORNER(f, form##_grad_exp2), FG_H(scale)(k, deep));    \
+        const V rest = v_fnma(t, FG_RATE(t, form##_grad_slope), FG_K(one));         \
+        /* (1 + E)^2 with one rounding, where E is about 1 */                       \
+        const V plain = v_mul(e, unit), m = v_sub(FG_K(one), plain);                \
+        const V d2 = v_fma(m, m, v_mul(plain, FG_K(four)));                         \
+        const FG_H(tail) r = {e, v_div(v_add(plain, rest), d2), k};                 \
+        return r;                                                                   \
     }
 
 FG_SIGMOID_TAIL(gelu_tanh, FG_CUBIC)
@@ -185,19 +185,19 @@ static FG_INLINE V FG_H(product)(V dy, V x, FG_H(tail) r, int near)
     return v_select_infinite(above, above, dx);
 }
 
-#define FG_SLOPE16(form)                                                                        \
-    static FG_INLINE V FG_H(form##_grad)(V x, int near)                                                   \
-    {                                                                                           \
-        const V t = FG_H(clamped)(v_abs(x), FG_K(form##_grad_limit), near);                           \
-        const FG_H(tail) r = FG_H(form##_tail)(t, FG_K(unit_shifter), FG_K(unit), 0);           \
-        return FG_H(slope)(x, r.e, r.q, FG_K(unit), FG_K(minus_unit));                          \
-    }                                                                                           \
-    static FG_INLINE V FG_H(form##_backward)(V dy, V x, int near)                                         \
-    {                                                                                           \
-        const V t = FG_H(clamped)(v_abs(x), FG_K(form##_backward_limit), near);                       \
-        const int deep = FG_H(fg_deep) && !near;                                                \
-        const FG_H(tail) r = FG_H(form##_tail)(t, FG_K(shifter), FG_K(one), deep);              \
-        return FG_H(product)(dy, x, r, near);                                                   \
+#define FG_SLOPE16(form)                                                              \
+    static FG_INLINE V FG_H(form##_grad)(V x, int near)                               \
+    {                                                                                 \
+        const V t = FG_H(clamped)(v_abs(x), FG_K(form##_grad_limit), near);           \
+        const FG_H(tail) r = FG_H(form##_tail)(t, FG_K(unit_shifter), FG_K(unit), 0); \
+        return FG_H(slope)(x, r.e, r.q, FG_K(unit), FG_K(minus_unit));                \
+    }                                                                                 \
+    static FG_INLINE V FG_H(form##_backward)(V dy, V x, int near)                     \
+    {                                                                                 \
+        const V t = FG_H(clamped)(v_abs(x), FG_K(form##_backward_limit), near);       \
+        const int deep = FG_H(fg_deep) && !near;                                      \
+        const FG_H(tail) r = FG_H(form##_tail)(t, FG_K(shifter), FG_K(one), deep);    \
+        return FG_H(product)(dy, x, r, near);                                         \
     }
 
 FG_SLOPE16(gelu)

@@ -50,29 +50,29 @@
     }
 
 /* The same for 16 bits. */
-#define FG_APPLY16_1(name, dtype)                                                            \
-    static FG_NOINLINE void far_##name##_##dtype(V_f32 *x)                                   \
-    {                                                                                        \
-        *x = name##_##dtype(*x, 0);                                                          \
-    }                                                                                        \
-    static FG_INLINE V_f32 apply_##name##_##dtype(V_f32 x)                                   \
-    {                                                                                        \
-        if (FG_LIKELY(v_all_within_f32(x, v_set_f32(fg_##name##_near_##dtype))))             \
-            return name##_##dtype(x, 1);                                                     \
-        far_##name##_##dtype(&x);                                                            \
-        return x;                                                                            \
+#define FG_APPLY16_1(name, dtype)                                                \
+    static FG_NOINLINE void far_##name##_##dtype(V_f32 *x)                       \
+    {                                                                            \
+        *x = name##_##dtype(*x, 0);                                              \
+    }                                                                            \
+    static FG_INLINE V_f32 apply_##name##_##dtype(V_f32 x)                       \
+    {                                                                            \
+        if (FG_LIKELY(v_all_within_f32(x, v_set_f32(fg_##name##_near_##dtype)))) \
+            return name##_##dtype(x, 1);                                         \
+        far_##name##_##dtype(&x);                                                \
+        return x;                                                                \
     }
-#define FG_APPLY16_2(name, dtype)                                                            \
-    static FG_NOINLINE void far_##name##_##dtype(V_f32 *dy, const V_f32 *x)                  \
-    {                                                                                        \
-        *dy = name##_##dtype(*dy, *x, 0);                                                    \
-    }                                                                                        \
-    static FG_INLINE V_f32 apply_##name##_##dtype(V_f32 dy, V_f32 x)                         \
-    {                                                                                        \
-        if (FG_LIKELY(v_all_within_f32(x, v_set_f32(fg_##name##_near_##dtype))))             \
-            return name##_##dtype(dy, x, 1);                                                 \
-        far_##name##_##dtype(&dy, &x);                                                       \
-        return dy;                                                                           \
+#define FG_APPLY16_2(name, dtype)                                                \
+    static FG_NOINLINE void far_##name##_##dtype(V_f32 *dy, const V_f32 *x)      \
+    {                                                                            \
+        *dy = name##_##dtype(*dy, *x, 0);                                        \
+    }                                                                            \
+    static FG_INLINE V_f32 apply_##name##_##dtype(V_f32 dy, V_f32 x)             \
+    {                                                                            \
+        if (FG_LIKELY(v_all_within_f32(x, v_set_f32(fg_##name##_near_##dtype)))) \
+            return name##_##dtype(dy, x, 1);                                     \
+        far_##name##_##dtype(&dy, &x);                                           \
+        return dy;                                                               \
     }
 
 #define FG_APPLY_f32(name, dtype, inputs) FG_APPLY_##inputs(name, dtype)

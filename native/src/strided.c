@@ -36,13 +36,13 @@ static size_t item_size(const fastgelu_function *f)
     }
 }
 
-#define FG_CALL_AS(dtype)                                                                      \
-    if (f->inputs == 1)                                                                        \
-        ((FG_KERNEL_1((*), dtype))f->kernel)(n, (fg_##dtype *)(void *)args[0],                 \
-                                             (fg_##dtype *)(void *)args[1]);                   \
-    else                                                                                       \
-        ((FG_KERNEL_2((*), dtype))f->kernel)(n, (fg_##dtype *)(void *)args[0],                 \
-                                             (fg_##dtype *)(void *)args[1],                    \
+#define FG_CALL_AS(dtype)                                                      \
+    if (f->inputs == 1)                                                        \
+        ((FG_KERNEL_1((*), dtype))f->kernel)(n, (fg_##dtype *)(void *)args[0], \
+                                             (fg_##dtype *)(void *)args[1]);   \
+    else                                                                       \
+        ((FG_KERNEL_2((*), dtype))f->kernel)(n, (fg_##dtype *)(void *)args[0], \
+                                             (fg_##dtype *)(void *)args[1],    \
                                              (fg_##dtype *)(void *)args[2])
 
 static void call(const fastgelu_function *f, size_t size, size_t n, char *const args[])

@@ -267,9 +267,9 @@ static FG_INLINE void u_store_bf16(uint16_t *p, U_f32 a)
     const __m256i half = _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff));
     const __m256i sum = _mm256_add_epi32(bits, half);
     /* the upper 16 bits of each number to the lower half of its 128 bits, and those together */
-    const __m256i upper = _mm256_setr_epi8(2, 3, 6, 7, 10, 11, 14, 15, -1, -1, -1, -1, -1, -1, -1,
-                                           -1, 2, 3, 6, 7, 10, 11, 14, 15, -1, -1, -1, -1, -1, -1,
-                                           -1, -1);
+    const __m256i upper =
+        _mm256_setr_epi8(2, 3, 6, 7, 10, 11, 14, 15, -1, -1, -1, -1, -1, -1, -1, -1, 2, 3, 6, 7, 10,
+                         11, 14, 15, -1, -1, -1, -1, -1, -1, -1, -1);
     const __m256i top = _mm256_permute4x64_epi64(_mm256_shuffle_epi8(sum, upper), 0xd8);
     _mm_storeu_si128((__m128i *)p, _mm256_castsi256_si128(top));
 }

@@ -89,8 +89,8 @@ static void test_backward(const fastgelu_function *f, const format *t, const for
     strcpy(strstr(slope, "_backward"), "_grad");
     const truth *want = truth_of(slope, t16);
     const double top = ldexp(2, -t16->emin); /* just above the largest number */
-    const double dys[] = {1, -3.140625, 0.7109375, top * 0.4921875, -top / 32, 0x1.8p-10,
-                          ldexp(1.5, t16->emin - 2)};
+    const double dys[] = {
+        1, -3.140625, 0.7109375, top * 0.4921875, -top / 32, 0x1.8p-10, ldexp(1.5, t16->emin - 2)};
     double worst = 0;
     int wrong = 0, count = 0;
     for (size_t d = 0; d < sizeof dys / sizeof *dys; d++) {

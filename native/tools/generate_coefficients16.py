@@ -213,7 +213,9 @@ def render(places):
         table, errors = tables(fmt)
         lines.append("")
         for name, error in errors.items():
-            lines.append(f"/* {fmt.name} {name}: error of the fit 2^{float(mp.log(error, 2)):.1f} */")
+            lines.append(
+                f"/* {fmt.name} {name}: error of the fit 2^{float(mp.log(error, 2)):.1f} */"
+            )
         lines.append(f"enum {{ fg_deep_{fmt.name} = {int(fmt.unit > 0)} }};")
         for name, value in constants(fmt).items():
             literal = float(value if value == "-0.0" else single(value)).hex()

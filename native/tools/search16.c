@@ -37,32 +37,52 @@ typedef struct job {
 } job;
 
 /* The slope as backward multiplies it. */
-#define UNROUNDED(name, dtype)                                                   \
+#define UNROUNDED(name, dtype)                                                    \
     static void unrounded_##name##_##dtype(size_t n, const uint16_t *x, float *y) \
-    {                                                                            \
-        for (size_t i = 0; i < n; i += FG_LANES_f32)                             \
-            v_store_f32(y + i, name##_##dtype(v_load_##dtype(x + i), 0));           \
+    {                                                                             \
+        for (size_t i = 0; i < n; i += FG_LANES_f32)                              \
+            v_store_f32(y + i, name##_##dtype(v_load_##dtype(x + i), 0));         \
     }
-#define ALL_UNROUNDED(dtype)                                              \
-    UNROUNDED(gelu_grad, dtype) UNROUNDED(gelu_tanh_grad, dtype)          \
-    UNROUNDED(gelu_sigmoid_grad, dtype) UNROUNDED(silu_grad, dtype)
+#define ALL_UNROUNDED(dtype)                                             \
+    UNROUNDED(gelu_grad, dtype)                                          \
+    UNROUNDED(gelu_tanh_grad, dtype) UNROUNDED(gelu_sigmoid_grad, dtype) \
+        UNROUNDED(silu_grad, dtype)
 ALL_UNROUNDED(f16)
 ALL_UNROUNDED(bf16)
 
-#define TABLE(name, dtype) {#name "_" #dtype, fg_##name##_##dtype, FG_COUNT(fg_##name##_##dtype), {0}}
-#define GELU(name, dtype, format, reach, unrounded)                                     \
-    {#name, format, reach, loop_##name##_##dtype, unrounded,                             \
-     {TABLE(name##_exp2, dtype), TABLE(name##_rate, dtype), TABLE(name##_num, dtype),    \
-      TABLE(name##_den, dtype)}}
-#define VALUE(name, dtype, format, reach) \
-    {#name, format, reach, loop_##name##_##dtype, NULL, {TABLE(name##_exp2, dtype), TABLE(name##_rate, dtype)}}
-#define SLOPE(name, dtype, format, reach)                                                \
-    {#name, format, reach, loop_##name##_##dtype, unrounded_##name##_##dtype,             \
-     {TABLE(name##_exp2, dtype), TABLE(name##_rate, dtype), TABLE(name##_slope, dtype)}}
-#define JOBS(dtype, format, reach)                                                       \
-    GELU(gelu, dtype, format, reach, NULL),                                               \
-        GELU(gelu_grad, dtype, format, reach, unrounded_gelu_grad_##dtype),               \
-        VALUE(gelu_tanh, dtype, format, reach), SLOPE(gelu_tanh_grad, dtype, format, reach), \
+#define TABLE(name, dtype)                                                    \
+    {                                                                         \
+#name "_" #dtype, fg_##name##_##dtype, FG_COUNT(fg_##name##_##dtype), \
+        {                                                                     \
+            0                                                                 \
+        }                                                                     \
+    }
+#define GELU(name, dtype, format, reach, unrounded)                                         \
+    {                                                                                       \
+#name, format, reach, loop_##name##_##dtype, unrounded,                             \
+        {                                                                                   \
+            TABLE(name##_exp2, dtype), TABLE(name##_rate, dtype), TABLE(name##_num, dtype), \
+                TABLE(name##_den, dtype)                                                    \
+        }                                                                                   \
+    }
+#define VALUE(name, dtype, format, reach)                        \
+    {                                                            \
+#name, format, reach, loop_##name##_##dtype, NULL,       \
+        {                                                        \
+            TABLE(name##_exp2, dtype), TABLE(name##_rate, dtype) \
+        }                                                        \
+    }
+#define SLOPE(name, dtype, format, reach)                                                    \
+    {                                                                                        \
+#name, format, reach, loop_##name##_##dtype, unrounded_##name##_##dtype,             \
+        {                                                                                    \
+            TABLE(name##_exp2, dtype), TABLE(name##_rate, dtype), TABLE(name##_slope, dtype) \
+        }                                                                                    \
+    }
+#define JOBS(dtype, format, reach)                                                                 \
+    GELU(gelu, dtype, format, reach, NULL),                                                        \
+        GELU(gelu_grad, dtype, format, reach, unrounded_gelu_grad_##dtype),                        \
+        VALUE(gelu_tanh, dtype, format, reach), SLOPE(gelu_tanh_grad, dtype, format, reach),       \
         VALUE(gelu_sigmoid, dtype, format, reach), SLOPE(gelu_sigmoid_grad, dtype, format, reach), \
         VALUE(silu, dtype, format, reach), SLOPE(silu_grad, dtype, format, reach)
 

@@ -2,7 +2,7 @@
 /* simde_avx512.h: the AVX-512 intrinsics of target_avx512.c in AVX2 instructions, through
  * SIMDe (Debian: libsimde-dev), so that the target can be tested where AVX-512 is missing.
  *
- * target_avx512.c   -DFG_SIMDE -mavx2 -mfma -Wno-psabi and this directory in the include path
+ * target_avx512.c   -DFG_SIMDE -mavx2 -mfma -mf16c -Wno-psabi and this directory in the include path
  * cpu_features.c    -DFG_EMULATE_AVX512: then avx512 asks for what avx2 asks for
  *
  * -O1 is enough and saves time. -Wno-psabi: inline functions with 64-byte vectors have no ABI. */
