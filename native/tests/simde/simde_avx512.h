@@ -17,6 +17,37 @@
 #include <simde/x86/avx512.h>
 #undef I /* of complex.h, which SIMDe includes; vocabulary.h has its own */
 
+/* What SIMDe 0.7 lacks, in halves. */
+#include <string.h>
+
+#define FG_HALVES(name, from, to, from_half, to_half, convert) \
+    static inline to name(from a)                              \
+    {                                                          \
+        from_half in[2];                                       \
+        to_half out[2];                                        \
+        to result;                                             \
+        memcpy(in, &a, sizeof a);                              \
+        for (int i = 0; i < 2; i++)                            \
+            out[i] = convert(in[i]);                           \
+        memcpy(&result, out, sizeof result);                   \
+        return result;                                         \
+    }
+#define FG_ROUND_HALF(a) _mm256_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT)
+#define FG_NARROW_HALF(a) \
+    _mm_packus_epi32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1))
+FG_HALVES(fg_cvtph_ps, __m256i, __m512, __m128i, __m256, _mm256_cvtph_ps)
+FG_HALVES(fg_round_ph, __m512, __m256i, __m256, __m128i, FG_ROUND_HALF)
+FG_HALVES(fg_cvtepu16_epi32, __m256i, __m512i, __m128i, __m256i, _mm256_cvtepu16_epi32)
+FG_HALVES(fg_narrow, __m512i, __m256i, __m256i, __m128i, FG_NARROW_HALF)
+#undef _mm512_cvtph_ps
+#undef _mm512_cvtps_ph
+#undef _mm512_cvtepu16_epi32
+#undef _mm512_cvtepi32_epi16
+#define _mm512_cvtph_ps fg_cvtph_ps
+#define _mm512_cvtps_ph(a, rounding) fg_round_ph(a)
+#define _mm512_cvtepu16_epi32 fg_cvtepu16_epi32
+#define _mm512_cvtepi32_epi16 fg_narrow /* of numbers below 2^16 */
+
 /* One register at a time: the same bits, and gcc takes a quarter of the time. */
 #define FG_REGISTERS 1
 
