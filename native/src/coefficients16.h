@@ -139,11 +139,11 @@ FG_COEFFICIENTS fg_f32 fg_gelu_sigmoid_rate_f16[] = {
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_sigmoid_grad_exp2_f16[] = {
     0x1.0000000000000p+0f,
-    0x1.62e44c0000000p-1f,
-    0x1.ebf9f60000000p-3f,
-    0x1.c6b0320000000p-5f,
-    0x1.3d1a140000000p-7f,
-    0x1.5bd4440000000p-10f,
+    0x1.62e43c0000000p-1f,
+    0x1.ebfa240000000p-3f,
+    0x1.c6bb6e0000000p-5f,
+    0x1.3cf1380000000p-7f,
+    0x1.5b67640000000p-10f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_sigmoid_grad_rate_f16[] = {
     -0x1.3a4cbe0000000p+1f,
@@ -245,26 +245,26 @@ FG_COEFFICIENTS fg_f32 fg_gelu_den_bf16[] = {
     0x1.57a7bc0000000p-5f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_grad_exp2_bf16[] = {
-    0x1.0000000000000p+0f,
-    0x1.62e12e0000000p-1f,
-    0x1.ec039e0000000p-3f,
-    0x1.c9fc960000000p-5f,
-    0x1.39f9ea0000000p-7f,
+    0x1.ffff400000000p-1f,
+    0x1.62df4c0000000p-1f,
+    0x1.ebc0760000000p-3f,
+    0x1.c9f2180000000p-5f,
+    0x1.39d18c0000000p-7f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_grad_rate_bf16[] = {
-    -0x1.7154760000000p-1f,
+    -0x1.7154880000000p-1f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_grad_num_bf16[] = {
-    0x1.54852c0000000p-1f,
-    0x1.44a5d20000000p-1f,
-    0x1.00a91a0000000p-2f,
-    0x1.42f6140000000p-5f,
+    0x1.54864e0000000p-1f,
+    0x1.44a1700000000p-1f,
+    0x1.00a73c0000000p-2f,
+    0x1.42f29c0000000p-5f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_grad_den_bf16[] = {
-    0x1.0000000000000p+0f,
-    0x1.38127c0000000p+0f,
-    0x1.1b88a00000000p-1f,
-    0x1.94cb400000000p-4f,
+    0x1.0000880000000p+0f,
+    0x1.3808c00000000p+0f,
+    0x1.1b8ca20000000p-1f,
+    0x1.94b7a00000000p-4f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_tanh_exp2_bf16[] = {
     0x1.0000200000000p+0f,
@@ -278,10 +278,10 @@ FG_COEFFICIENTS fg_f32 fg_gelu_tanh_rate_bf16[] = {
     -0x1.a5a7cc0000000p-4f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_tanh_grad_exp2_bf16[] = {
-    0x1.fffff80000000p-1f,
+    0x1.0000000000000p+0f,
     0x1.62e10e0000000p-1f,
     0x1.ec039a0000000p-3f,
-    0x1.c9ecb60000000p-5f,
+    0x1.c9fc960000000p-5f,
     0x1.39f6680000000p-7f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_tanh_grad_rate_bf16[] = {
@@ -303,17 +303,17 @@ FG_COEFFICIENTS fg_f32 fg_gelu_sigmoid_rate_bf16[] = {
     -0x1.3a4cbe0000000p+1f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_sigmoid_grad_exp2_bf16[] = {
-    0x1.ffffec0000000p-1f,
-    0x1.62e11e0000000p-1f,
-    0x1.ec039a0000000p-3f,
-    0x1.c9ecfe0000000p-5f,
-    0x1.39e2aa0000000p-7f,
+    0x1.fffffc0000000p-1f,
+    0x1.62e1740000000p-1f,
+    0x1.ebfdcc0000000p-3f,
+    0x1.c9d5fa0000000p-5f,
+    0x1.39fcf20000000p-7f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_sigmoid_grad_rate_bf16[] = {
     -0x1.3a4cbe0000000p+1f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_sigmoid_grad_slope_bf16[] = {
-    0x1.b3b6360000000p+0f,
+    0x1.b3b63a0000000p+0f,
 };
 FG_COEFFICIENTS fg_f32 fg_silu_exp2_bf16[] = {
     0x1.0000000000000p+0f,

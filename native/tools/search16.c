@@ -43,10 +43,9 @@ typedef struct job {
         for (size_t i = 0; i < n; i += FG_LANES_f32)                              \
             v_store_f32(y + i, name##_##dtype(v_load_##dtype(x + i), 0));         \
     }
-#define ALL_UNROUNDED(dtype)                                             \
-    UNROUNDED(gelu_grad, dtype)                                          \
-    UNROUNDED(gelu_tanh_grad, dtype) UNROUNDED(gelu_sigmoid_grad, dtype) \
-        UNROUNDED(silu_grad, dtype)
+#define ALL_UNROUNDED(dtype)    \
+    UNROUNDED(gelu_grad, dtype) \
+    UNROUNDED(gelu_tanh_grad, dtype) UNROUNDED(gelu_sigmoid_grad, dtype) UNROUNDED(silu_grad, dtype)
 ALL_UNROUNDED(f16)
 ALL_UNROUNDED(bf16)
 
@@ -105,6 +104,8 @@ static int wrong(const job *j)
     if (!j->unrounded)
         return count;
     j->unrounded(INPUTS, inputs, unrounded);
+    /* at 0 it is 1/2: half of an odd subnormal dy is a tie */
+    count += (unrounded[0] != 0.5f) + (unrounded[INPUTS / 2] != 0.5f);
     for (int i = 0; i < INPUTS; i++)
         count += fabs(exact[i]) > least[j->format] &&
                  fabs(unrounded[i] - exact[i]) > tolerance[j->format] * fabs(exact[i]);
