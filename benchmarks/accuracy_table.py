@@ -98,6 +98,37 @@ def measure(entry, contender, args, want, signed_zeros=True):
     return float(found[worst]), float(args[-1][worst])
 
 
+def miscount(entry, contender):
+    """(finite inputs, results not correctly rounded, NaN) over every input of a 16-bit dtype."""
+    f = oracle.FORMATS[registered(entry.dtype)]
+    bits = np.arange(1 << 16)
+    bits = bits[(bits & (f.sign_bit - 1)) < f.infinity]
+    x = oracle.array_from_bits(bits.astype(f.unsigned), f.name)
+    out = np.empty_like(x)
+    with np.errstate(all="ignore"):
+        contender.bind([x], out)()
+        got = out.astype(np.float64)
+        nan = np.isnan(got)
+        found = np.where(nan, np.inf, oracle.ulp_errors(out, truth(entry, [x]), f.name))
+    for i in np.flatnonzero(np.abs(found - 0.5) < 1e-6).tolist():  # about a tie: mpmath
+        want = oracle.exact(entry.name, float(x[i]))
+        found[i] = 0 if oracle.round_to(want, f.name) == int(oracle.bits_of(out)[i]) else 1
+    return len(x), int(np.count_nonzero(found > 0.5)), int(np.count_nonzero(nan))
+
+
+def rounding_row(entry, field):
+    """A row of the table of 16-bit dtypes."""
+    row = [entry.name, entry.dtype, "", "", ""]
+    for contender in field:
+        if contender.label in ("fastgelu", "torch"):
+            inputs, wrong, nan = miscount(entry, contender)
+            row[2] = f"{inputs:,}"
+            row[3 if contender.label == "fastgelu" else 4] = f"{wrong:,}" + (
+                f" ({nan:,} NaN)" if nan else ""
+            )
+    return row
+
+
 def main(argv=None):
     parser = common.parser(__doc__.splitlines()[0])
     parser.add_argument(
@@ -116,7 +147,7 @@ def main(argv=None):
     )
     args = parser.parse_args(argv)
 
-    bounds, comparison = [], []
+    bounds, comparison, rounding = [], [], []
     for entry in common.chosen(args):
         print(f"{entry.name} {entry.dtype}", file=sys.stderr)
         points = args.float64_points if entry.dtype == "float64" else args.points
@@ -126,6 +157,8 @@ def main(argv=None):
         wants = [truth(entry, sample) for sample in samples]
         error, x = max(measure(entry, field[0], *pair) for pair in zip(samples, wants))
         bounds.append([entry.name, entry.dtype, f"{entry.max_ulp:g}", f"{error:.3f}", f"{x:.9g}"])
+        if entry.inputs == 1 and oracle.FORMATS[registered(entry.dtype)].width == 16:
+            rounding.append(rounding_row(entry, field))
         found = {}
         for contender in field:
             error, _ = measure(entry, contender, samples[1], wants[1], signed_zeros=False)
@@ -161,6 +194,11 @@ def main(argv=None):
         + "; slopes likewise."
     )
     print(common.describe() + ".")
+    if rounding:
+        print()
+        print(common.table(["function", "dtype", "inputs", "fastgelu", "torch"], rounding))
+        print()
+        print("Results that are not correctly rounded, of all finite inputs.")
 
 
 if __name__ == "__main__":

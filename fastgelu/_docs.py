@@ -137,7 +137,12 @@ def split(name):
 
 def bounds_text(bounds):
     """{"f32": 2.0, "f64": 2.5} -> "below 2 ULP in float32, below 2.5 ULP in float64"."""
-    return ", ".join(f"below {bound:g} ULP in {to_numpy(dtype)}" for dtype, bound in bounds.items())
+    return ", ".join(
+        f"correctly rounded in {to_numpy(dtype)}"
+        if bound == 0.5
+        else f"below {bound:g} ULP in {to_numpy(dtype)}"
+        for dtype, bound in bounds.items()
+    )
 
 
 def docstring(name, bounds):
@@ -157,8 +162,9 @@ def docstring(name, bounds):
     kind_texts = {key: text.format(**texts) for key, text in KINDS[kind].items()}
     return TEMPLATE.format(
         **kind_texts,
-        dtypes=f"dtypes: {dtypes} each give their own; bool and every integer give\nfloat64; "
-        "float16 goes to float32. longdouble, complex, object, str and datetime are a TypeError.",
+        dtypes=f"dtypes: {dtypes} each give their own\n(bfloat16: that of ml_dtypes, where it is "
+        "installed); bool and every integer give float64. longdouble,\ncomplex, object, str and "
+        "datetime are a TypeError.",
         bounds=bounds_text(bounds),
         specials=SPECIALS[kind].format(**texts),
         note=texts["note"] + "\n\n" if texts["note"] and not kind else "",

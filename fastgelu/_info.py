@@ -40,7 +40,8 @@ def functions():
     Returns
     -------
     functions : tuple of Function
-        Named tuples (name, dtype, inputs, max_ulp), in the order of the registry.
+        Named tuples (name, dtype, inputs, max_ulp), in the order of the registry; "bfloat16" where
+        ml_dtypes is installed.
     """
     return tuple(
         Function(name, to_numpy(dtype), inputs, bound)
@@ -84,7 +85,7 @@ def max_ulp(function, dtype):
     try:
         registered = from_numpy(np.dtype(dtype).name)
     except TypeError:
-        registered = dtype
+        registered = from_numpy(dtype) if isinstance(dtype, str) else dtype
     if registered not in dtypes:
         choices = ", ".join(map(to_numpy, dtypes))
         raise ValueError(f"{name} has no loop for {dtype}; choose one of {choices}")

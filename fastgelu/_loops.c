@@ -33,6 +33,7 @@ typedef void fg_fetch(npy_intp n, const char *from, npy_intp step, void *to);
 #define FG_NUMBER(x) ((double)(x))
 #define FG_TRUTH(x) ((double)((x) != 0)) /* a view of other data may hold any byte */
 
+FG_FETCH(f16, npy_uint16, npy_uint16, FG_SAME)
 FG_FETCH(f32, npy_uint32, npy_uint32, FG_SAME) /* as bits: a signalling NaN stays what it is */
 FG_FETCH(f64, npy_uint64, npy_uint64, FG_SAME)
 
@@ -239,7 +240,7 @@ void fg_float_loop(char **args, npy_intp const *dimensions, npy_intp const *step
     if (worst == ENTWINED || n == 1) /* steps mean nothing for one element */
         one_by_one(f, size, args, n, steps);
     else if (worst == AHEAD)
-        staged(f, size == 4 ? fetch_f32 : fetch_f64, size, args, n, steps);
+        staged(f, size == 2 ? fetch_f16 : size == 4 ? fetch_f32 : fetch_f64, size, args, n, steps);
     else
         all_parts(f, NULL, size, args, n, steps);
 }

@@ -13,7 +13,7 @@
 /* NumPy's PyUFuncGenericFunction. data is the fastgelu_function to call. */
 typedef void fg_loop(char **args, npy_intp const *dimensions, npy_intp const *steps, void *data);
 
-/* float32 and float64: data has the same dtype. */
+/* float16, bfloat16, float32 and float64: data has the same dtype. */
 fg_loop fg_float_loop;
 
 /* bool and every integer, as float64: data has dtype "f64". */

@@ -8,6 +8,7 @@ cimport numpy as cnp
 from libc.stdlib cimport malloc
 
 from fastgelu._docs import docstring
+from fastgelu._dtypes import bfloat16
 
 cnp.import_array()
 cnp.import_umath()
@@ -134,7 +135,18 @@ def force_target(name):
         raise ImportError(f"FASTGELU_TARGET={name!r} {what}; choose one of: {choices}")
 
 
-cdef dict TYPES = {"f32": cnp.NPY_FLOAT, "f64": cnp.NPY_DOUBLE}
+cdef extern from "numpy/ndarraytypes.h":
+    enum:
+        NPY_HALF
+
+cdef extern from "numpy/ufuncobject.h":
+    int PyUFunc_RegisterLoopForType(
+        cnp.ufunc ufunc, int usertype, cnp.PyUFuncGenericFunction function, const int *arg_types, void *data
+    ) except -1
+
+
+# NumPy has no bfloat16 of its own: see register_bfloat16.
+cdef dict TYPES = {"f16": NPY_HALF, "f32": cnp.NPY_FLOAT, "f64": cnp.NPY_DOUBLE}
 
 # The strings that the ufuncs point into. Their arrays come from malloc and are never freed either:
 # a ufunc, as a module, lives as long as the process.
@@ -145,7 +157,8 @@ cdef make_ufunc(list indices):
     """The ufunc of one name; indices are the registry's, one for each dtype."""
     cdef const fastgelu_function *first = fastgelu_function_at(indices[0])
     cdef int inputs = first.inputs
-    cdef int count = fg_integer_loop_count + <int>len(indices)
+    cdef list native = [i for i in indices if fastgelu_function_at(i).dtype.decode() in TYPES]
+    cdef int count = fg_integer_loop_count + <int>len(native)
     cdef int loop = 0
     cdef int i
     cdef size_t index
@@ -164,7 +177,7 @@ cdef make_ufunc(list indices):
         data[loop] = <void *>fastgelu_function_at(index)
         types += bytes([fg_integer_loops[i].type] * inputs + [cnp.NPY_DOUBLE])
         loop += 1
-    for dtype in sorted(by_dtype, key=lambda dtype: int(dtype.lstrip("bf"))):
+    for dtype in sorted(set(by_dtype) & set(TYPES), key=lambda dtype: int(dtype.lstrip("f"))):
         loops[loop] = fg_float_loop
         index = by_dtype[dtype]
         data[loop] = <void *>fastgelu_function_at(index)
@@ -184,6 +197,27 @@ cdef make_ufunc(list indices):
     return ufunc
 
 
+def register_bfloat16(dtype):
+    """Give every ufunc a loop for ml_dtypes' bfloat16.
+
+    Before anybody calls one of them with it: NumPy keeps for good how it resolved a call, and
+    without this loop that is float32. The second registration, by a reload, replaces the first.
+    """
+    cdef int number = dtype.num
+    cdef int types[3]
+    cdef size_t index
+    types[0] = types[1] = types[2] = number
+    for index, (name, registered, *_) in enumerate(FUNCTIONS):
+        if registered == "bf16":
+            PyUFunc_RegisterLoopForType(
+                UFUNCS[name],
+                number,
+                fg_float_loop,
+                types,
+                <void *>fastgelu_function_at(index),
+            )
+
+
 cdef list read_registry():
     cdef size_t index = 0
     functions = []
@@ -193,7 +227,8 @@ cdef list read_registry():
     return functions
 
 
-# The registry: (name, dtype, inputs, max_ulp), such as ("gelu_backward", "f32", 2, 1.5).
+# The registry: (name, dtype, inputs, max_ulp), such as ("gelu_backward", "f32", 2, 1.5); bfloat16
+# where ml_dtypes is installed.
 FUNCTIONS = tuple(read_registry())
 
 # The ufuncs by name, in the registry's order.
@@ -201,3 +236,9 @@ UFUNCS = {}
 for name in dict.fromkeys(function[0] for function in FUNCTIONS):
     UFUNCS[name] = make_ufunc([i for i in range(len(FUNCTIONS)) if FUNCTIONS[i][0] == name])
 del name
+
+if (dtype := bfloat16()) is not None:
+    register_bfloat16(dtype)
+else:
+    FUNCTIONS = tuple(function for function in FUNCTIONS if function[1] != "bf16")
+del dtype

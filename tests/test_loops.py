@@ -2,6 +2,7 @@
 """The inner loops: NumPy calls them with overlapping operands, and counts on element-wise order."""
 
 import numpy as np
+import oracle
 import pytest
 
 import fastgelu
@@ -79,7 +80,8 @@ def column(binary, rng):
 
 def test_accumulate_and_reduce(binary, column):
     want = fold(binary.ufunc, column)
-    assert len(set(want.tolist())) == len(want)
+    few = oracle.FORMATS[binary.dtype].width == 16  # so few numbers that some come twice
+    assert len(set(want.tolist())) > (9 if few else len(want) - 1)
     same(binary.ufunc.accumulate(column), want)
     same(binary.ufunc.accumulate(column[::-1]), fold(binary.ufunc, column[::-1]))
     same(binary.ufunc.reduce(column), want[-1])

@@ -169,13 +169,15 @@ def test_no_spurious_flags_of_backward(binary):
     1, even if it is above it by too little to see."""
     f = oracle.FORMATS[binary.dtype]
     x = sweep(binary.dtype)
+    with np.errstate(invalid="ignore"):  # bfloat16's own comparisons raise it for NaN
+        flat = (x < 0) & (np.abs(x) > 1e-3) | (x > 200)
     with np.errstate(**FLAGS):
         for bits in [0, 1, 1 << (f.precision - 1), *encodings([1e-20, 0.5], binary.dtype)]:
             for sign in (0, f.sign_bit):
                 dy = oracle.array_from_bits(np.full(len(x), bits | sign), binary.dtype)
                 binary.ufunc(dy, x)
         most = oracle.array_from_bits([f.infinity - 1], binary.dtype)
-        x = x[(x < 0) & (np.abs(x) > 1e-3) | (x > 200)]
+        x = x[flat]
         assert len(x) > 1000
         assert not np.isinf(binary.ufunc(most, x)).any()
         assert not np.isinf(binary.ufunc(-most, x)).any()

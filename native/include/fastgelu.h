@@ -2,7 +2,8 @@
 /* fastgelu.h: the public C interface of libfastgelu, and all of it.
  *
  * GELU, its tanh and sigmoid approximations and SiLU; their slopes (first
- * derivatives) and backward passes; for float ("f32") and double ("f64").
+ * derivatives) and backward passes; for float ("f32") and double ("f64"), and for
+ * float16 ("f16") and bfloat16 ("bf16"), which are passed as their bits in uint16_t.
  *
  *   name                   result for each element
  *   gelu                   x * Phi(x), Phi the normal distribution function
@@ -14,8 +15,9 @@
  *
  * What holds for every function:
  *
- * Error. Below fastgelu_max_ulp(name, dtype) ULP over all inputs, subnormal
+ * Error. At most fastgelu_max_ulp(name, dtype) ULP over all inputs, subnormal
  * results included; one ULP is the spacing of the type at the exact result.
+ * Values and slopes of f16 and bf16 are correctly rounded (0.5).
  * The truth of an approximate form is its own formula in exact arithmetic.
  *
  * Same bits. The result for a value depends on nothing but the value: not on
@@ -44,6 +46,7 @@
 #define FASTGELU_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #define FASTGELU_VERSION_MAJOR 0
 #define FASTGELU_VERSION_MINOR 1
@@ -77,6 +80,15 @@ FASTGELU_API void fastgelu_gelu_sigmoid_f64(size_t n, const double *x, double *y
 FASTGELU_API void fastgelu_silu_f32(size_t n, const float *x, float *y);
 FASTGELU_API void fastgelu_silu_f64(size_t n, const double *x, double *y);
 
+FASTGELU_API void fastgelu_gelu_f16(size_t n, const uint16_t *x, uint16_t *y);
+FASTGELU_API void fastgelu_gelu_tanh_f16(size_t n, const uint16_t *x, uint16_t *y);
+FASTGELU_API void fastgelu_gelu_sigmoid_f16(size_t n, const uint16_t *x, uint16_t *y);
+FASTGELU_API void fastgelu_silu_f16(size_t n, const uint16_t *x, uint16_t *y);
+FASTGELU_API void fastgelu_gelu_bf16(size_t n, const uint16_t *x, uint16_t *y);
+FASTGELU_API void fastgelu_gelu_tanh_bf16(size_t n, const uint16_t *x, uint16_t *y);
+FASTGELU_API void fastgelu_gelu_sigmoid_bf16(size_t n, const uint16_t *x, uint16_t *y);
+FASTGELU_API void fastgelu_silu_bf16(size_t n, const uint16_t *x, uint16_t *y);
+
 /* ---- slopes: y[i] = f'(x[i]) -------------------------------------------- */
 
 FASTGELU_API void fastgelu_gelu_grad_f32(size_t n, const float *x, float *y);
@@ -87,6 +99,15 @@ FASTGELU_API void fastgelu_gelu_sigmoid_grad_f32(size_t n, const float *x, float
 FASTGELU_API void fastgelu_gelu_sigmoid_grad_f64(size_t n, const double *x, double *y);
 FASTGELU_API void fastgelu_silu_grad_f32(size_t n, const float *x, float *y);
 FASTGELU_API void fastgelu_silu_grad_f64(size_t n, const double *x, double *y);
+
+FASTGELU_API void fastgelu_gelu_grad_f16(size_t n, const uint16_t *x, uint16_t *y);
+FASTGELU_API void fastgelu_gelu_tanh_grad_f16(size_t n, const uint16_t *x, uint16_t *y);
+FASTGELU_API void fastgelu_gelu_sigmoid_grad_f16(size_t n, const uint16_t *x, uint16_t *y);
+FASTGELU_API void fastgelu_silu_grad_f16(size_t n, const uint16_t *x, uint16_t *y);
+FASTGELU_API void fastgelu_gelu_grad_bf16(size_t n, const uint16_t *x, uint16_t *y);
+FASTGELU_API void fastgelu_gelu_tanh_grad_bf16(size_t n, const uint16_t *x, uint16_t *y);
+FASTGELU_API void fastgelu_gelu_sigmoid_grad_bf16(size_t n, const uint16_t *x, uint16_t *y);
+FASTGELU_API void fastgelu_silu_grad_bf16(size_t n, const uint16_t *x, uint16_t *y);
 
 /* ---- backward: dx[i] = dy[i] * f'(x[i]) --------------------------------- */
 
@@ -104,6 +125,23 @@ FASTGELU_API void fastgelu_gelu_sigmoid_backward_f64(size_t n, const double *dy,
 FASTGELU_API void fastgelu_silu_backward_f32(size_t n, const float *dy, const float *x, float *dx);
 FASTGELU_API void fastgelu_silu_backward_f64(size_t n, const double *dy, const double *x,
                                              double *dx);
+
+FASTGELU_API void fastgelu_gelu_backward_f16(size_t n, const uint16_t *dy, const uint16_t *x,
+                                             uint16_t *dx);
+FASTGELU_API void fastgelu_gelu_tanh_backward_f16(size_t n, const uint16_t *dy, const uint16_t *x,
+                                                  uint16_t *dx);
+FASTGELU_API void fastgelu_gelu_sigmoid_backward_f16(size_t n, const uint16_t *dy,
+                                                     const uint16_t *x, uint16_t *dx);
+FASTGELU_API void fastgelu_silu_backward_f16(size_t n, const uint16_t *dy, const uint16_t *x,
+                                             uint16_t *dx);
+FASTGELU_API void fastgelu_gelu_backward_bf16(size_t n, const uint16_t *dy, const uint16_t *x,
+                                              uint16_t *dx);
+FASTGELU_API void fastgelu_gelu_tanh_backward_bf16(size_t n, const uint16_t *dy, const uint16_t *x,
+                                                   uint16_t *dx);
+FASTGELU_API void fastgelu_gelu_sigmoid_backward_bf16(size_t n, const uint16_t *dy,
+                                                      const uint16_t *x, uint16_t *dx);
+FASTGELU_API void fastgelu_silu_backward_bf16(size_t n, const uint16_t *dy, const uint16_t *x,
+                                              uint16_t *dx);
 
 /* ---- the library itself ------------------------------------------------- */
 
@@ -131,7 +169,7 @@ FASTGELU_API const char *fastgelu_target_name(size_t index, int *supported);
 /* One registered function of one dtype. */
 typedef struct fastgelu_function {
     const char *name;     /* "gelu_grad" */
-    const char *dtype;    /* "f32" or "f64" */
+    const char *dtype;    /* "f32", "f64", "f16" or "bf16" */
     int inputs;           /* 1, or 2 for backward */
     double max_ulp;       /* the guaranteed error bound */
     void (*kernel)(void); /* cast to the prototype above that name and dtype give */

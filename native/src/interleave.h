@@ -113,4 +113,28 @@
 FG_INTERLEAVE(f32)
 FG_INTERLEAVE(f64)
 
+/* 16-bit numbers are computed with as float32; only memory holds them as they are. */
+#define FG_INTERLEAVE_16(dtype)                                          \
+    typedef V_f32 V_##dtype;                                             \
+    enum { FG_LANES_##dtype = FG_LANES_f32 };                            \
+    enum { FG_REGISTER_LANES_##dtype = FG_REGISTER_LANES_f32 };          \
+    static FG_INLINE V_##dtype v_load_##dtype(const fg_##dtype *p)       \
+    {                                                                    \
+        V_##dtype a;                                                     \
+        FG_EACH a.in[r] = u_load_##dtype(p + r * FG_REGISTER_LANES_f32); \
+        return a;                                                        \
+    }                                                                    \
+    static FG_INLINE void v_store_##dtype(fg_##dtype *p, V_##dtype a)    \
+    {                                                                    \
+        FG_EACH u_store_##dtype(p + r * FG_REGISTER_LANES_f32, a.in[r]); \
+    }                                                                    \
+    /* half the bytes for as much arithmetic: memory is no limit */      \
+    static FG_INLINE void v_stream_##dtype(fg_##dtype *p, V_##dtype a)   \
+    {                                                                    \
+        v_store_##dtype(p, a);                                           \
+    }
+
+FG_INTERLEAVE_16(f16)
+FG_INTERLEAVE_16(bf16)
+
 #endif

@@ -14,6 +14,8 @@
 
 typedef float fg_f32;
 typedef double fg_f64;
+typedef uint16_t fg_f16; /* bits */
+typedef uint16_t fg_bf16;
 
 /* Compiled once: neither inlined nor cloned for an argument's value. */
 #if defined(__clang__)

@@ -49,13 +49,13 @@ FG_WAY(f32)
 FG_WAY(f64)
 
 /* 16 bits: no plain way. */
-#define FG_WAY16(dtype)                                                                            \
-    static FG_INLINE enum fg_way way_##dtype(size_t n, const fg_##dtype *x, fg_f32 near_limit)     \
-    {                                                                                              \
-        I_f32 most = v_bits_f32(v_abs_f32(v_load_##dtype(x)));                                     \
-        for (size_t i = FG_LANES_##dtype; i < n; i += FG_LANES_##dtype)                            \
-            most = i_most_f32(most, v_bits_f32(v_abs_f32(v_load_##dtype(x + i))));                 \
-        return i_any_above_f32(most, near_limit) ? FG_FAR : FG_NEAR;                               \
+#define FG_WAY16(dtype)                                                                        \
+    static FG_INLINE enum fg_way way_##dtype(size_t n, const fg_##dtype *x, fg_f32 near_limit) \
+    {                                                                                          \
+        I_f32 most = v_bits_f32(v_abs_f32(v_load_##dtype(x)));                                 \
+        for (size_t i = FG_LANES_##dtype; i < n; i += FG_LANES_##dtype)                        \
+            most = i_most_f32(most, v_bits_f32(v_abs_f32(v_load_##dtype(x + i))));             \
+        return i_any_above_f32(most, near_limit) ? FG_FAR : FG_NEAR;                           \
     }
 FG_WAY16(f16)
 FG_WAY16(bf16)
@@ -75,46 +75,46 @@ FG_WAY16(bf16)
 #define FG_PLAIN_CALL_2_bf16 FG_PLAIN_CALL_2_f16
 
 /* With `past` whole vectors are stored past the caches; the output is aligned then. */
-#define FG_STORE(dtype, to, result)                 \
-    do {                                            \
-        const V_##dtype stored = result;            \
-        if (past)                                   \
-            v_stream_##dtype((to) + j, stored);     \
-        else                                        \
-            v_store_##dtype((to) + j, stored);      \
+#define FG_STORE(dtype, to, result)             \
+    do {                                        \
+        const V_##dtype stored = result;        \
+        if (past)                               \
+            v_stream_##dtype((to) + j, stored); \
+        else                                    \
+            v_store_##dtype((to) + j, stored);  \
     } while (0)
 #define FG_EACH_VECTOR_1(dtype, call)                  \
     for (size_t j = 0; j < some; j += LANES) {         \
         const V_##dtype value = v_load_##dtype(x + j); \
         FG_STORE(dtype, y, call);                      \
     }
-#define FG_LOOP_1(name, dtype)                                                                 \
-    static FG_SINGLE void run_##name##_##dtype(size_t n, const fg_##dtype *x, fg_##dtype *y,   \
-                                               int past)                                       \
-    {                                                                                          \
-        enum { LANES = FG_LANES_##dtype };                                                     \
-        while (n >= LANES) {                                                                   \
-            const size_t some = n < FG_BLOCK ? n - n % LANES : FG_BLOCK;                       \
-            switch (FG_WAY_##dtype(name, dtype)) {                                             \
-            case FG_NEAR:                                                                      \
-                FG_EACH_VECTOR_1(dtype, name##_##dtype(value, 1))                              \
-                break;                                                                         \
-            case FG_PLAIN:                                                                     \
-                FG_EACH_VECTOR_1(dtype, FG_PLAIN_CALL_1_##dtype(name, dtype))                  \
-                break;                                                                         \
-            default:                                                                           \
-                FG_EACH_VECTOR_1(dtype, name##_##dtype(value, 0))                              \
-            }                                                                                  \
-            x += some;                                                                         \
-            y += some;                                                                         \
-            n -= some;                                                                         \
-        }                                                                                      \
-        if (n) {                                                                               \
-            fg_##dtype a[LANES] = {0};                                                         \
-            memcpy(a, x, n * sizeof *a);                                                       \
-            v_store_##dtype(a, name##_##dtype(v_load_##dtype(a), 0));                          \
-            memcpy(y, a, n * sizeof *a);                                                       \
-        }                                                                                      \
+#define FG_LOOP_1(name, dtype)                                                               \
+    static FG_SINGLE void run_##name##_##dtype(size_t n, const fg_##dtype *x, fg_##dtype *y, \
+                                               int past)                                     \
+    {                                                                                        \
+        enum { LANES = FG_LANES_##dtype };                                                   \
+        while (n >= LANES) {                                                                 \
+            const size_t some = n < FG_BLOCK ? n - n % LANES : FG_BLOCK;                     \
+            switch (FG_WAY_##dtype(name, dtype)) {                                           \
+            case FG_NEAR:                                                                    \
+                FG_EACH_VECTOR_1(dtype, name##_##dtype(value, 1))                            \
+                break;                                                                       \
+            case FG_PLAIN:                                                                   \
+                FG_EACH_VECTOR_1(dtype, FG_PLAIN_CALL_1_##dtype(name, dtype))                \
+                break;                                                                       \
+            default:                                                                         \
+                FG_EACH_VECTOR_1(dtype, name##_##dtype(value, 0))                            \
+            }                                                                                \
+            x += some;                                                                       \
+            y += some;                                                                       \
+            n -= some;                                                                       \
+        }                                                                                    \
+        if (n) {                                                                             \
+            fg_##dtype a[LANES] = {0};                                                       \
+            memcpy(a, x, n * sizeof *a);                                                     \
+            v_store_##dtype(a, name##_##dtype(v_load_##dtype(a), 0));                        \
+            memcpy(y, a, n * sizeof *a);                                                     \
+        }                                                                                    \
     }
 
 #define FG_EACH_VECTOR_2(dtype, call)                      \
@@ -123,35 +123,35 @@ FG_WAY16(bf16)
         const V_##dtype value = v_load_##dtype(x + j);     \
         FG_STORE(dtype, dx, call);                         \
     }
-#define FG_LOOP_2(name, dtype)                                                                 \
-    static FG_SINGLE void run_##name##_##dtype(size_t n, const fg_##dtype *dy,                 \
-                                               const fg_##dtype *x, fg_##dtype *dx, int past)  \
-    {                                                                                          \
-        enum { LANES = FG_LANES_##dtype };                                                     \
-        while (n >= LANES) {                                                                   \
-            const size_t some = n < FG_BLOCK ? n - n % LANES : FG_BLOCK;                       \
-            switch (FG_WAY_##dtype(name, dtype)) {                                             \
-            case FG_NEAR:                                                                      \
-                FG_EACH_VECTOR_2(dtype, name##_##dtype(upstream, value, 1))                    \
-                break;                                                                         \
-            case FG_PLAIN:                                                                     \
-                FG_EACH_VECTOR_2(dtype, FG_PLAIN_CALL_2_##dtype(name, dtype))                  \
-                break;                                                                         \
-            default:                                                                           \
-                FG_EACH_VECTOR_2(dtype, name##_##dtype(upstream, value, 0))                    \
-            }                                                                                  \
-            dy += some;                                                                        \
-            x += some;                                                                         \
-            dx += some;                                                                        \
-            n -= some;                                                                         \
-        }                                                                                      \
-        if (n) {                                                                               \
-            fg_##dtype a[LANES] = {0}, b[LANES] = {0};                                         \
-            memcpy(a, dy, n * sizeof *a);                                                      \
-            memcpy(b, x, n * sizeof *b);                                                       \
-            v_store_##dtype(a, name##_##dtype(v_load_##dtype(a), v_load_##dtype(b), 0));       \
-            memcpy(dx, a, n * sizeof *a);                                                      \
-        }                                                                                      \
+#define FG_LOOP_2(name, dtype)                                                                \
+    static FG_SINGLE void run_##name##_##dtype(size_t n, const fg_##dtype *dy,                \
+                                               const fg_##dtype *x, fg_##dtype *dx, int past) \
+    {                                                                                         \
+        enum { LANES = FG_LANES_##dtype };                                                    \
+        while (n >= LANES) {                                                                  \
+            const size_t some = n < FG_BLOCK ? n - n % LANES : FG_BLOCK;                      \
+            switch (FG_WAY_##dtype(name, dtype)) {                                            \
+            case FG_NEAR:                                                                     \
+                FG_EACH_VECTOR_2(dtype, name##_##dtype(upstream, value, 1))                   \
+                break;                                                                        \
+            case FG_PLAIN:                                                                    \
+                FG_EACH_VECTOR_2(dtype, FG_PLAIN_CALL_2_##dtype(name, dtype))                 \
+                break;                                                                        \
+            default:                                                                          \
+                FG_EACH_VECTOR_2(dtype, name##_##dtype(upstream, value, 0))                   \
+            }                                                                                 \
+            dy += some;                                                                       \
+            x += some;                                                                        \
+            dx += some;                                                                       \
+            n -= some;                                                                        \
+        }                                                                                     \
+        if (n) {                                                                              \
+            fg_##dtype a[LANES] = {0}, b[LANES] = {0};                                        \
+            memcpy(a, dy, n * sizeof *a);                                                     \
+            memcpy(b, x, n * sizeof *b);                                                      \
+            v_store_##dtype(a, name##_##dtype(v_load_##dtype(a), v_load_##dtype(b), 0));      \
+            memcpy(dx, a, n * sizeof *a);                                                     \
+        }                                                                                     \
     }
 
 /* The two ways into it. */

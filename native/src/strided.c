@@ -15,39 +15,57 @@ enum { BLOCK_BYTES = 2048, MOST_INPUTS = 2 };
 static void copy(size_t size, size_t n, const char *from, ptrdiff_t from_step, char *to,
                  ptrdiff_t to_step)
 {
-    if (size == 4)
+    if (size == 2)
+        FG_COPY(2);
+    else if (size == 4)
         FG_COPY(4);
     else
         FG_COPY(8);
 }
 
-static void call(const fastgelu_function *f, void (*kernel)(void), size_t n, char *const args[])
+/* In bytes: the name of a dtype ends in its width in bits, and begins with letters. */
+static size_t item_size(const fastgelu_function *f)
 {
-    if (f->dtype[1] == '3') {
-        if (f->inputs == 1)
-            ((FG_KERNEL_1((*), f32))kernel)(n, (float *)(void *)args[0], (float *)(void *)args[1]);
-        else
-            ((FG_KERNEL_2((*), f32))kernel)(n, (float *)(void *)args[0], (float *)(void *)args[1],
-                                            (float *)(void *)args[2]);
+    switch (f->dtype[1] == 'f' ? f->dtype[2] : f->dtype[1]) {
+    case '1':
+        return 2;
+    case '3':
+        return 4;
+    default:
+        return 8;
+    }
+}
+
+#define FG_CALL_AS(dtype)                                                   \
+    if (f->inputs == 1)                                                     \
+        ((FG_KERNEL_1((*), dtype))kernel)(n, (fg_##dtype *)(void *)args[0], \
+                                          (fg_##dtype *)(void *)args[1]);   \
+    else                                                                    \
+        ((FG_KERNEL_2((*), dtype))kernel)(n, (fg_##dtype *)(void *)args[0], \
+                                          (fg_##dtype *)(void *)args[1],    \
+                                          (fg_##dtype *)(void *)args[2])
+
+static void call(const fastgelu_function *f, void (*kernel)(void), size_t size, size_t n,
+                 char *const args[])
+{
+    if (size == 2) {
+        FG_CALL_AS(f16); /* bf16 has the same type */
+    } else if (size == 4) {
+        FG_CALL_AS(f32);
     } else {
-        if (f->inputs == 1)
-            ((FG_KERNEL_1((*), f64))kernel)(n, (double *)(void *)args[0],
-                                            (double *)(void *)args[1]);
-        else
-            ((FG_KERNEL_2((*), f64))kernel)(n, (double *)(void *)args[0], (double *)(void *)args[1],
-                                            (double *)(void *)args[2]);
+        FG_CALL_AS(f64);
     }
 }
 
 void fastgelu_strided(const fastgelu_function *f, size_t n, char *const args[],
                       const ptrdiff_t strides[])
 {
-    const size_t size = f->dtype[1] == '3' ? 4 : 8;
+    const size_t size = item_size(f);
     int direct = 1;
     for (int a = 0; a <= f->inputs; a++)
         direct &= strides[a] == (ptrdiff_t)size && (uintptr_t)args[a] % size == 0;
     if (direct) {
-        call(f, f->kernel, n, args);
+        call(f, f->kernel, size, n, args);
         return;
     }
     const size_t block = BLOCK_BYTES / size;
@@ -61,7 +79,7 @@ void fastgelu_strided(const fastgelu_function *f, size_t n, char *const args[],
         const size_t m = n < block ? n : block;
         for (int a = 0; a < f->inputs; a++)
             copy(size, m, at[a], strides[a], buffer[a], (ptrdiff_t)size);
-        call(f, f->kernel, m, buffer);
+        call(f, f->kernel, size, m, buffer);
         copy(size, m, buffer[f->inputs], (ptrdiff_t)size, at[f->inputs], strides[f->inputs]);
         for (int a = 0; a <= f->inputs; a++)
             at[a] += strides[a] * (ptrdiff_t)m;
@@ -71,11 +89,11 @@ void fastgelu_strided(const fastgelu_function *f, size_t n, char *const args[],
 
 void fastgelu_stream(const fastgelu_function *f, size_t n, char *const args[])
 {
-    const ptrdiff_t size = f->dtype[1] == '3' ? 4 : 8, strides[] = {size, size, size};
+    const ptrdiff_t size = (ptrdiff_t)item_size(f), strides[] = {size, size, size};
     for (int a = 0; a <= f->inputs; a++)
         if ((uintptr_t)args[a] % (size_t)size != 0) {
             fastgelu_strided(f, n, args, strides);
             return;
         }
-    call(f, f->stream, n, args);
+    call(f, f->stream, (size_t)size, n, args);
 }

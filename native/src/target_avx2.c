@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* target_avx2.c: x86-64 with AVX2 and FMA: 8 floats or 4 doubles. */
+/* target_avx2.c: x86-64 with AVX2, FMA and F16C: 8 floats or 4 doubles. */
 #include "internal.h"
 
 /* an empty file on other processors: builds may compile every file */
@@ -10,10 +10,10 @@
 
 /* after the headers, so that nothing of theirs is compiled for this target */
 #if defined(__clang__)
-#pragma clang attribute push(__attribute__((target("avx2,fma"))), apply_to = function)
+#pragma clang attribute push(__attribute__((target("avx2,fma,f16c"))), apply_to = function)
 #elif defined(__GNUC__)
 #pragma GCC push_options
-#pragma GCC target("avx2,fma")
+#pragma GCC target("avx2,fma,f16c")
 #endif
 
 #define FG_TARGET_NAME avx2
@@ -286,6 +286,35 @@ static FG_INLINE J_f64 j_most_f64(J_f64 a, J_f64 b)
 static FG_INLINE J_f64 j_to_exponent_f64(J_f64 a)
 {
     return _mm256_slli_epi64(a, 52);
+}
+
+/* ---- f16, bf16 ----------------------------------------------------------- */
+
+static FG_INLINE U_f32 u_load_f16(const uint16_t *p)
+{
+    return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p));
+}
+static FG_INLINE void u_store_f16(uint16_t *p, U_f32 a)
+{
+    _mm_storeu_si128((__m128i *)p, _mm256_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT));
+}
+static FG_INLINE U_f32 u_load_bf16(const uint16_t *p)
+{
+    const __m256i bits = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(bits, 16));
+}
+static FG_INLINE void u_store_bf16(uint16_t *p, U_f32 a)
+{
+    const __m256i bits = _mm256_castps_si256(a);
+    const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+    const __m256i half = _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff));
+    const __m256i sum = _mm256_add_epi32(bits, half);
+    /* the upper 16 bits of each number to the lower half of its 128 bits, and those together */
+    const __m256i upper =
+        _mm256_setr_epi8(2, 3, 6, 7, 10, 11, 14, 15, -1, -1, -1, -1, -1, -1, -1, -1, 2, 3, 6, 7, 10,
+                         11, 14, 15, -1, -1, -1, -1, -1, -1, -1, -1);
+    const __m256i top = _mm256_permute4x64_epi64(_mm256_shuffle_epi8(sum, upper), 0xd8);
+    _mm_storeu_si128((__m128i *)p, _mm256_castsi256_si128(top));
 }
 
 #include "interleave.h"

@@ -297,6 +297,30 @@ static FG_INLINE J_f64 j_to_exponent_f64(J_f64 a)
     return _mm512_slli_epi64(a, 52);
 }
 
+/* ---- f16, bf16: not by the instructions of AVX512-BF16, which flush subnormals ------------ */
+
+static FG_INLINE U_f32 u_load_f16(const uint16_t *p)
+{
+    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));
+}
+static FG_INLINE void u_store_f16(uint16_t *p, U_f32 a)
+{
+    _mm256_storeu_si256((__m256i *)p, _mm512_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT));
+}
+static FG_INLINE U_f32 u_load_bf16(const uint16_t *p)
+{
+    const __m512i bits = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p));
+    return _mm512_castsi512_ps(_mm512_slli_epi32(bits, 16));
+}
+static FG_INLINE void u_store_bf16(uint16_t *p, U_f32 a)
+{
+    const __m512i bits = _mm512_castps_si512(a);
+    const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+    const __m512i half = _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff));
+    const __m512i top = _mm512_srli_epi32(_mm512_add_epi32(bits, half), 16);
+    _mm256_storeu_si256((__m256i *)p, _mm512_cvtepi32_epi16(top));
+}
+
 #include "interleave.h"
 #include "kernels.h"
 

@@ -272,6 +272,28 @@ static FG_INLINE J_f64 j_to_exponent_f64(J_f64 a)
     return vshlq_n_s64(a, 52);
 }
 
+/* ---- f16, bf16 ----------------------------------------------------------- */
+
+static FG_INLINE U_f32 u_load_f16(const uint16_t *p)
+{
+    return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p)));
+}
+static FG_INLINE void u_store_f16(uint16_t *p, U_f32 a)
+{
+    vst1_u16(p, vreinterpret_u16_f16(vcvt_f16_f32(a)));
+}
+static FG_INLINE U_f32 u_load_bf16(const uint16_t *p)
+{
+    return vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(p), 16));
+}
+static FG_INLINE void u_store_bf16(uint16_t *p, U_f32 a)
+{
+    const uint32x4_t bits = vreinterpretq_u32_f32(a);
+    const uint32x4_t odd = vandq_u32(vshrq_n_u32(bits, 16), vdupq_n_u32(1));
+    const uint32x4_t half = vaddq_u32(odd, vdupq_n_u32(0x7fff));
+    vst1_u16(p, vshrn_n_u32(vaddq_u32(bits, half), 16));
+}
+
 #include "interleave.h"
 #include "kernels.h"
 

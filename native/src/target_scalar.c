@@ -147,5 +147,46 @@ static FG_INLINE void v_stream_end(void)
 FG_SCALAR_TARGET(f32, int32_t, uint32_t, 23, fmaf)
 FG_SCALAR_TARGET(f64, int64_t, uint64_t, 52, fma)
 
+/* ---- f16, bf16 ----------------------------------------------------------- */
+
+static FG_INLINE U_f32 u_load_f16(const uint16_t *p)
+{
+    const uint32_t sign = (uint32_t)(*p & 0x8000) << 16, magnitude = *p & 0x7fff;
+    uint32_t bits;
+    if (magnitude < 0x0400) /* subnormal, or 0 */
+        bits = (uint32_t)u_bits_f32((float)magnitude * 0x1p-24f);
+    else if (magnitude < 0x7c00) /* the exponent's bias becomes that of float32 */
+        bits = (magnitude << 13) + ((uint32_t)(127 - 15) << 23);
+    else
+        bits = magnitude << 13 | 0x7f800000;
+    return u_real_f32((int32_t)(sign | bits));
+}
+static FG_INLINE void u_store_f16(uint16_t *p, U_f32 a)
+{
+    const uint32_t bits = (uint32_t)u_bits_f32(a), magnitude = bits & 0x7fffffff;
+    uint32_t half;
+    if (magnitude < 0x38800000) { /* subnormal: a multiple of 2^-24, the last place of 1/2 */
+        half = (uint32_t)(u_bits_f32(u_abs_f32(a) + 0.5f) - u_bits_f32(0.5f));
+    } else if (magnitude < 0x477ff000) {
+        half = (magnitude - ((uint32_t)(127 - 15) << 23) + 0x0fff + (magnitude >> 13 & 1)) >> 13;
+    } else {
+        half = magnitude > 0x7f800000 ? 0x7e00 : 0x7c00;
+        if (magnitude < 0x7f800000) { /* raises overflow, as the instructions of others do */
+            volatile float large = 0x1p127f;
+            large *= large;
+        }
+    }
+    *p = (uint16_t)(bits >> 16 & 0x8000) | (uint16_t)half;
+}
+static FG_INLINE U_f32 u_load_bf16(const uint16_t *p)
+{
+    return u_real_f32((int32_t)((uint32_t)*p << 16));
+}
+static FG_INLINE void u_store_bf16(uint16_t *p, U_f32 a)
+{
+    const uint32_t bits = (uint32_t)u_bits_f32(a);
+    *p = (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
 #include "interleave.h"
 #include "kernels.h"

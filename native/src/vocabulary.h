@@ -27,6 +27,15 @@
  *                                         be no and yes
  *   i_to_exponent(i)                      shifted left by the width of the mantissa field
  *
+ * And, to and from the 16 bits of float16 and bfloat16:
+ *
+ *   v_load_f16(p) v_load_bf16(p)          a V_f32, exactly
+ *   v_store_f16(p, a) v_store_bf16(p, a)  rounded once, to nearest even, subnormal results too;
+ *                                         quiet NaN stay so, and may be given to v_store_bf16
+ *                                         only with the lower 16 bits 0: as they come from
+ *                                         16-bit operands or of an invalid operation. The
+ *                                         overflow flag is raised by v_store_f16 only.
+ *
  * Nothing else may be used: that is what makes the bits the same everywhere. */
 #ifndef FG_VOCABULARY_H
 #define FG_VOCABULARY_H

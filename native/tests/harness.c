@@ -107,11 +107,14 @@ void *allocate(size_t bytes)
     }
 CALL_AS(float)
 CALL_AS(double)
+CALL_AS(uint16_t)
 
 /* A new dtype is one line here. */
 static const format formats[] = {
     {"f32", 4, 23, call_float},
     {"f64", 8, 52, call_double},
+    {"f16", 2, 10, call_uint16_t},
+    {"bf16", 2, 7, call_uint16_t},
 };
 
 const format *format_of(const fastgelu_function *f)

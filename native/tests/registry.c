@@ -15,7 +15,7 @@ static const char *const names[] = {
     "gelu_sigmoid", "gelu_sigmoid_grad", "gelu_sigmoid_backward",
     "silu",         "silu_grad",         "silu_backward",
 };
-static const char *const dtypes[] = {"f32", "f64"};
+static const char *const dtypes[] = {"f32", "f64", "f16", "bf16"};
 enum { NAMES = sizeof names / sizeof names[0], DTYPES = sizeof dtypes / sizeof dtypes[0] };
 
 /* The symbols of functions.def; the linker checks that they exist. */

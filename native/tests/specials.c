@@ -101,6 +101,12 @@ static answer backward_of(const format *t, bits dy, bits x)
     const bits sign = (dy ^ x) & sign_bit(t);
     if (is_nan(t, dy) || is_nan(t, x))
         return nan_answer(t);
+    if (is_zero(t, x) && t->size == 2 && (dy & ~sign_bit(t)) < smallest_normal(t)) {
+        /* half of an odd one is a tie, and the unrounded slope may be beside 1/2 */
+        const bits magnitude = dy & ~sign_bit(t), of_dy = dy & sign_bit(t);
+        const answer half = {magnitude / 2 | of_dy, (magnitude + 1) / 2 | of_dy};
+        return half;
+    }
     if (is_zero(t, x))
         return exactly(encode(t, decode(t, dy) * 0.5));
     if (!is_negative(t, x))

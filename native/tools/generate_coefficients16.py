@@ -1,0 +1,246 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Fit the coefficients of the float16 and bfloat16 kernels and write native/src/coefficients16.h.
+
+    python native/tools/generate_coefficients16.py [--check | --fits-only]
+
+Needs mpmath. Each fit is computed to 40 digits and rounded once to float32. Then last places are
+moved as search16_places.json says, by numbers that native/tools/search16.c found: with these, every
+one of the 65,536 results is correctly rounded. --check: compare, write nothing.
+"""
+
+import argparse
+import contextlib
+import json
+import struct
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from minimax import remez
+from mpmath import mp
+
+mp.dps = 40
+ROOT = Path(__file__).resolve().parents[2]
+OUTPUT = ROOT / "native/src/coefficients16.h"
+PLACES = Path(__file__).with_name("search16_places.json")
+
+LOG2E = 1 / mp.log(2)
+A = 2 * mp.sqrt(2 / mp.pi)
+B = A * mp.mpf("0.044715")
+C = mp.mpf("1.702")
+
+# w(t) = t (a + b t^2) of the forms x * s(w(x))
+RATES = {"gelu_tanh": (A, B), "gelu_sigmoid": (C, mp.mpf(0)), "silu": (mp.mpf(1), mp.mpf(0))}
+
+
+class Format:
+    """What the kernels of a dtype need.
+
+    unit: 2^-unit is what small results are carried in multiples of, so that their powers of two
+    are normal float32 numbers; least: what smaller |x| count as; result, product:
+    -log2 of what rounds to zero, and of that with the largest dy.
+    """
+
+    def __init__(self, name, precision, emin, unit, least, product, exp2, gelu, gelu_grad):
+        self.name, self.precision, self.emin = name, precision, emin
+        self.unit, self.least, self.product = unit, least, product
+        self.result = precision - emin + 2
+        self.exp2, self.gelu, self.gelu_grad = exp2, gelu, gelu_grad
+
+    def tolerance(self, y):
+        """The relative error that counts as 1: more where the result is subnormal."""
+        return max(1, mp.mpf(2) ** self.emin / abs(y)) if y else mp.mpf(1)
+
+
+FORMATS = (
+    Format("f16", 11, -14, 0, mp.mpf(2) ** -20, 45, 5, (3, 4), (3, 4)),
+    Format("bf16", 8, -126, 64, mp.mpf(2) ** -14, 267, 4, (3, 4), (3, 3)),
+)
+
+
+def to_bits(value):
+    return struct.unpack("<i", struct.pack("<f", value))[0]
+
+
+def from_bits(bits):
+    return struct.unpack("<f", struct.pack("<i", bits))[0]
+
+
+def single(value):
+    """value rounded to float32."""
+    with mp.workprec(24):
+        return +mp.mpf(value)
+
+
+def mills(t):
+    """Phi(-t) exp(t^2/2)"""
+    return mp.exp(t * t / 2) * mp.erfc(t / mp.sqrt(2)) / 2
+
+
+def solve(f, guess):
+    return mp.findroot(f, mp.mpf(guess), tol=mp.mpf(10) ** -60)
+
+
+def zeros():
+    """-x where the slope is zero."""
+    z = {"gelu": solve(lambda t: mills(t) - t / mp.sqrt(2 * mp.pi), "0.75")}
+    for form, (a, b) in RATES.items():
+        guess = "1.3" if form == "silu" else "0.75"
+        z[form] = solve(
+            lambda t, a=a, b=b: 1 + mp.exp(-t * (a + b * t * t)) - t * (a + 3 * b * t * t), guess
+        )
+    return z
+
+
+def limit(form, bits):
+    """Where the exponential is 2^-bits, and that times t or t w' is not much more."""
+    a = (bits + (3 if form == "gelu" else 9)) * mp.log(2)
+    if form == "gelu":
+        return mp.sqrt(2 * a)
+    linear, cubic = RATES[form]
+    return solve(lambda t: t * (linear + cubic * t * t) - a, 4 if cubic else a / linear)
+
+
+def best(*args):
+    """The exchange depends on where it starts: the best of some starts."""
+    found = []
+    for pole in (None, 1, 2, 4):
+        with contextlib.suppress(ArithmeticError):
+            found.append(remez(*args, pole=pole, dense=16))
+    return min(found, key=lambda fit: fit.error)
+
+
+def tables(fmt):
+    """Every table of a format: name -> exact numbers; and the errors of the fits."""
+    half = mp.mpf("0.5") + mp.mpf(2) ** -12
+    # 2^f = 1 + f (...): right at 0, about which most inputs are
+    exp2 = remez(
+        lambda f: mp.expm1(f / LOG2E) / f if abs(f) > mp.mpf("1e-12") else 1 / LOG2E,
+        lambda f, y: mp.mpf(2) ** f / max(abs(f), mp.mpf("1e-3")),
+        -half,
+        half,
+        fmt.exp2 - 1,
+    )
+    errors = {"exp2": exp2.error}
+    powers = [mp.mpf(1), *exp2.num]
+    out = {}
+    zero = zeros()
+    rate = -LOG2E / 2
+    # the fits make good what the exponent loses by the rounding of its rate
+    excess = single(rate) * mp.log(2) + mp.mpf("0.5")
+
+    def factor(t):
+        return mills(t) * mp.exp(-excess * t * t)
+
+    def grad_factor(t):
+        """slope(-t) = 2^(rate t^2) (zero - t) grad_factor(t)"""
+        d = zero["gelu"] - t
+        if abs(d) < mp.mpf("1e-15"):
+            d = mp.mpf("1e-15")
+        t = zero["gelu"] - d
+        return (mills(t) - t / mp.sqrt(2 * mp.pi)) / d * mp.exp(-excess * t * t)
+
+    def gauss(t):
+        return mp.exp(-t * t / 2)
+
+    value = best(
+        factor,
+        lambda t, y: y * fmt.tolerance(t * y * gauss(t)),
+        0,
+        limit("gelu", fmt.result),
+        *fmt.gelu,
+    )
+    slope = best(
+        grad_factor,
+        lambda t, y: y * fmt.tolerance((zero["gelu"] - t) * y * gauss(t)) if t < 2 else y,
+        0,
+        limit("gelu", fmt.product),
+        *fmt.gelu_grad,
+    )
+    for function, fit in (("gelu", value), ("gelu_grad", slope)):
+        errors[function] = fit.error
+        out[f"{function}_exp2"] = powers
+        out[f"{function}_rate"] = [rate]
+        out[f"{function}_num"], out[f"{function}_den"] = fit.num, fit.den
+    for form, (a, b) in RATES.items():
+        for function in (form, f"{form}_grad"):
+            out[f"{function}_exp2"] = powers
+            out[f"{function}_rate"] = [-a * LOG2E] + ([-b * LOG2E] if b else [])
+        out[f"{form}_grad_slope"] = [a] + ([3 * b] if b else [])
+    return out, errors
+
+
+def constants(fmt):
+    # the bias makes the low bits of k = n + shifter the exponent field of 2^n
+    shifter = mp.mpf(3) * 2**22 + 127
+    unit = mp.mpf(2) ** -fmt.unit
+    c = {"zero": 0, "minus_zero": "-0.0", "one": 1, "minus_one": -1, "four": 4}
+    c.update(unit=unit, minus_unit=-unit, least=fmt.least)
+    c.update(shifter=shifter, unit_shifter=shifter + fmt.unit)
+    c.update(split=shifter - 100, split_twice=shifter - 200, split_thrice=shifter - 300)
+    c["overflow"] = 1  # not used, but in bfloat16
+    if fmt.unit:
+        # times what rounds to infinity it overflows float32, times what does not it does not
+        top = mp.mpf(2) ** (2 - fmt.emin) * (1 - mp.mpf(2) ** (-1 - fmt.precision))
+        float_top = mp.mpf(2) ** 128 * (1 - mp.mpf(2) ** -25)
+        c["overflow"] = single(float_top / top * (1 + mp.mpf(2) ** -25))
+        assert top * c["overflow"] >= float_top > top * (1 - mp.mpf(2) ** -24) * c["overflow"]
+    high = single(zeros()["gelu"])
+    c["gelu_zero_hi"], c["gelu_zero_lo"] = high, zeros()["gelu"] - high
+    for form in ("gelu", *RATES):
+        c[f"{form}_limit"] = limit(form, fmt.result)
+        c[f"{form}_grad_limit"] = limit(form, fmt.product if fmt.unit == 0 else fmt.result)
+        c[f"{form}_backward_limit"] = limit(form, fmt.product)
+        # up to here nothing is clamped, and no power of two is applied in steps
+        c[f"{form}_near"], c[f"{form}_grad_near"] = c[f"{form}_limit"], c[f"{form}_grad_limit"]
+        deepest = limit(form, 90)
+        c[f"{form}_backward_near"] = min(c[f"{form}_backward_limit"], deepest)
+    return c
+
+
+def render(places):
+    lines = [
+        "/* SPDX-License-Identifier: BSD-3-Clause */",
+        "/* coefficients16.h: constants and minimax fits of the float16 and bfloat16 kernels.",
+        " * GENERATED by native/tools/generate_coefficients16.py: do not edit. */",
+        "/* clang-format off */",
+        "#ifndef FG_COEFFICIENTS",
+        "#define FG_COEFFICIENTS static const /* the search for last places has other ideas */",
+        "#endif",
+    ]
+    for fmt in FORMATS:
+        table, errors = tables(fmt)
+        lines.append("")
+        for name, error in errors.items():
+            lines.append(
+                f"/* {fmt.name} {name}: error of the fit 2^{float(mp.log(error, 2)):.1f} */"
+            )
+        lines.append(f"enum {{ fg_deep_{fmt.name} = {int(fmt.unit > 0)} }};")
+        for name, value in constants(fmt).items():
+            literal = float(value if value == "-0.0" else single(value)).hex()
+            lines.append(f"static const fg_f32 fg_{name}_{fmt.name} = {literal}f;")
+        for name, values in table.items():
+            moved = places.get(f"{name}_{fmt.name}", [0] * len(values))
+            lines.append(f"FG_COEFFICIENTS fg_f32 fg_{name}_{fmt.name}[] = {{")
+            for value, by in zip(values, moved, strict=True):
+                number = from_bits(to_bits(float(single(value))) + by)
+                lines.append(f"    {number.hex()}f,")
+            lines.append("};")
+    return "\n".join(lines) + "\n"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--check", action="store_true", help="fail if the file would change")
+    parser.add_argument("--fits-only", action="store_true", help="move no last places")
+    args = parser.parse_args()
+    text = render({} if args.fits_only else json.loads(PLACES.read_text()))
+    if not args.check:
+        OUTPUT.write_text(text)
+    elif OUTPUT.read_text() != text:
+        sys.exit(f"out of date: {OUTPUT.relative_to(ROOT)}; run this without --check")
+
+
+if __name__ == "__main__":
+    main()
