@@ -9,6 +9,8 @@ call on whole arrays goes to the C kernel, by its name: compiled code that a cac
 address.
 """
 
+import functools
+import os
 import re
 
 MINIMUM = (0, 60)
@@ -21,18 +23,58 @@ def version_problem(version):
         return None
     wanted = ".".join(map(str, MINIMUM))
     return (
-        f"fastgelu needs Numba {wanted} or newer in compiled functions, and this is {version}; "
-        "to update it: pip install -U 'fastgelu[numba]'"
+        f"fastgelu needs Numba {wanted} or newer, and this is Numba {version}; to update it: "
+        "pip install -U 'fastgelu[numba]'"
     )
 
 
+def import_numba():
+    """Numba, or an ImportError that says why not and what to do."""
+    try:
+        import numba
+    except ModuleNotFoundError as error:
+        if error.name != "numba":
+            raise _broken(error) from error
+        raise ImportError(
+            "fastgelu.numba needs Numba, which is not installed: pip install 'fastgelu[numba]'"
+        ) from error
+    except Exception as error:  # of too new a NumPy, a lost library, ...: whatever it is
+        raise _broken(error) from error
+    problem = version_problem(getattr(numba, "__version__", "0 (unknown)"))
+    if problem is not None:
+        raise ImportError(problem)
+    return numba
+
+
+def _broken(error):
+    return ImportError(
+        f"fastgelu.numba needs Numba, and importing it failed with {type(error).__name__}: "
+        f"{error}; a newer one may help: pip install -U 'fastgelu[numba]'"
+    )
+
+
+class Process:
+    """Whether this process is the child of a fork."""
+
+    forked = False
+
+    @classmethod
+    def note_fork(cls):
+        cls.forked = True
+
+
+@functools.cache
 def init():
     """Teach Numba the ufuncs, once in a process."""
     import numba
 
+    # Before any parallel code of Numba's can have run: a thread pool from before the fork is
+    # broken in the child.
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=Process.note_fork)
     problem = version_problem(numba.__version__)
     if problem is None:
-        import fastgelu._numba_overloads
+        from fastgelu import _numba_overloads  # noqa: F401 (registers as it is imported)
     else:
         _refuse(problem)
 
@@ -40,7 +82,7 @@ def init():
 def _refuse(problem):
     """Make every use in a compiled function an error that says why; no use, no message."""
     from numba.core.errors import TypingError
-    from numba.extending import overload
+    from numba.extending import type_callable
 
     from fastgelu._ufuncs import UFUNCS
 
@@ -48,4 +90,4 @@ def _refuse(problem):
         raise TypingError(problem)
 
     for ufunc in UFUNCS.values():
-        overload(ufunc)(refusal)
+        type_callable(ufunc)(lambda context: refusal)

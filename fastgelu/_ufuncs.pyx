@@ -136,6 +136,11 @@ cdef class Plan:
     def __dealloc__(self):
         fg_plan_free(&self.plan)
 
+    def run(self):
+        """Compute all elements, in this thread and without the interpreter's lock."""
+        with nogil:
+            fg_plan_run(&self.plan, 0, self.plan.elements)
+
     @property
     def address(self):
         return <uintptr_t>&self.plan

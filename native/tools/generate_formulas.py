@@ -58,7 +58,7 @@ def tokens_of(text, line):
     while at < len(text):
         match = TOKEN.match(text, at)
         if not match:
-            raise Unknown(line, f"{text[at:at + 20]!r} is no token that the translation knows")
+            raise Unknown(line, f"{text[at : at + 20]!r} is no token that the translation knows")
         if match.lastgroup != "space":
             tokens.append(Token(match.lastgroup, match.group(), line))
         at = match.end()
