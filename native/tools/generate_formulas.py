@@ -11,6 +11,7 @@ assignments, if, for, return. Anything else is an error that names the line.
 """
 
 import argparse
+import copy
 import keyword
 import re
 import sys
@@ -143,15 +144,22 @@ def expand(tokens, macros, hidden=frozenset()):
             arguments, at = arguments_of(tokens, at)
             if len(arguments) != len(parameters):
                 raise Unknown(token.line, f"macro {name} takes {len(parameters)} arguments")
-            body = substitute(body, dict(zip(parameters, arguments)), token.line)
+            whole = [expand(argument, macros, hidden) for argument in arguments]
+            values = dict(zip(parameters, zip(arguments, whole)))
+            body = substitute(body, values, token.line)
         out += expand(body, macros, hidden | {name})
     return out
 
 
 def substitute(body, values, line):
+    """A macro's body; values: parameter -> argument as it stands (beside ##), and expanded."""
     out = []
-    for token in body:
-        out += values.get(token.text, [token]) if token.kind == "name" else [token]
+    for at, token in enumerate(body):
+        beside = [t.text for t in body[max(at - 1, 0) : at + 2 : 2 if at else 1]]
+        if token.kind == "name" and token.text in values:
+            out += values[token.text]["##" not in beside]
+        else:
+            out.append(token)
     while pastes := [i for i, token in enumerate(out) if token.text == "##"]:
         i = pastes[0]
         if not 0 < i < len(out) - 1:
@@ -329,7 +337,7 @@ class Translator:
             self.take("(")
             lines = [f"if {self.expression().text}:"]
             self.take(")")
-            before = dict(self.parts)
+            before = copy.deepcopy(self.parts)
             lines += indent(self.body())
             if self.parts != before:
                 self.fail("a struct is set up in one branch only")
@@ -428,7 +436,7 @@ class Translator:
         self.take(";")
         step = self.assignment()
         self.take(")")
-        before = dict(self.parts)
+        before = copy.deepcopy(self.parts)
         lines = [*first, f"while {condition}:", *indent(self.body() + step)]
         if self.parts != before:
             self.fail("a struct is set up in a loop")
