@@ -10,6 +10,7 @@ layer. This is for programs that have Numba's threads anyway: others need the uf
 is compiled along.
 """
 
+import math
 import threading
 
 import numpy as np
@@ -118,7 +119,7 @@ def _plan(ufunc, inputs, out):
     """The plan of a call and its output; None where the ufunc had better do it."""
     if not all(map(_plain, inputs)) or not (out is None or type(out) is np.ndarray):
         return None
-    most = max(np.size(x) for x in (*inputs, () if out is None else out))
+    most = math.prod(map(np.size, inputs)) if out is None else out.size
     if most < FEWEST or (dtype := _dtype(ufunc, inputs)) is None:
         return None
     index = INDEX.get((ufunc.__name__, from_numpy(dtype.name)))
@@ -131,7 +132,7 @@ def _plan(ufunc, inputs, out):
             out = np.nditer(
                 [*arrays, None], ["zerosize_ok"], [*[reading] * len(arrays), writing]
             ).operands[-1]
-        return _ufuncs.Plan(index, *arrays, out), out, dtype
+        return None if out.size < FEWEST else (_ufuncs.Plan(index, *arrays, out), out, dtype)
     except ValueError:  # of the shapes: let the ufunc say so
         return None
 
