@@ -20,6 +20,7 @@ import accuracy_table
 import bench_common as common
 import numba
 import numpy as np
+import rivals
 
 import fastgelu
 import fastgelu.numba
@@ -89,6 +90,11 @@ def bound(function, *args):
     return lambda: function(*args)
 
 
+def contender(function):
+    """A function (inputs..., out) as accuracy_table wants it."""
+    return rivals.Contender("Numba", "loop", lambda inputs, out: bound(function, *inputs, out))
+
+
 def least(times, size):
     """ns an element: the median of the rounds, and the least."""
     ns = times / size * 1e9
@@ -116,10 +122,10 @@ def functions_row(entry, size, points, seconds):
     if entry.name in NAIVE:
         naive = naive_loop(entry.name, entry.dtype)
         calls.append(bound(naive, *inputs, out))
-        naive(*args, got)
         truth = accuracy_table.truth(entry, args)
         ours, theirs = (
-            common.number(accuracy_table.errors(y, truth, entry.dtype).max()) for y in (want, got)
+            common.number(accuracy_table.measure(entry, contender(f), args, truth, False)[0])
+            for f in (loop, naive)
         )
         naive_error = f"{theirs} (ours {ours})"
     times = least(common.interleave(calls, seconds), size)

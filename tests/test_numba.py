@@ -4,7 +4,9 @@
 import importlib.metadata
 import platform
 import re
+import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -528,3 +530,23 @@ except numba.TypingError as error:
 )
 def test_versions(version, fine):
     assert (_numba.version_problem(version) is None) == fine
+
+
+# ---- the benchmark --------------------------------------------------------------------------
+
+
+def test_the_benchmark_prints_its_tables():
+    script = Path(__file__).parents[1] / "benchmarks" / "numba_functions.py"
+    options = (
+        "--functions silu gelu_backward --dtypes float32 --seconds 0 --points 100 --sizes 64Ki"
+    )
+    done = subprocess.run(
+        [sys.executable, "-P", "-W", "error", script, *options.split()],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("100 of 100") == 2
+    for line in ("gelu(x + b) * g", "fastgelu.numba", "Threads: 1 each"):
+        assert line in done.stdout

@@ -2,6 +2,7 @@
 """fastgelu.numba: what the ufuncs do, on Numba's threads."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -373,3 +374,8 @@ print(type(fastgelu.numba._run._cache).__name__)
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout == "NullCache\n"
+
+
+def test_stubs_name_every_function():
+    stub = Path(parallel.__file__).with_suffix(".pyi").read_text()
+    assert re.findall(r"^def (\w+)\(", stub, re.MULTILINE) == parallel.__all__
