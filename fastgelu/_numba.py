@@ -3,10 +3,9 @@
 
 Numba calls `init` before it compiles, or loads from its cache, the first function of a process.
 
-A call on scalars becomes the formula itself, written into the calling function (_llvm.py): there
-is no exception, no status and no function to inline, so LLVM can vectorise the loop around it. A
-call on whole arrays goes to the C kernel, by its name: compiled code that a cache keeps holds no
-address.
+A call on scalars becomes the formula itself (_llvm.py), which LLVM inlines: it has no exception, no
+status and no branch, so LLVM can vectorise the loop around it. A call on whole arrays goes to the C
+kernel, by its name: compiled code that a cache keeps holds no address.
 """
 
 import functools

@@ -2,10 +2,12 @@
 """The ufuncs inside functions that Numba compiles for the CPU; see _numba.py.
 
 For each ufunc there is a typing rule and one lowering, which writes LLVM code at the place of the
-call: for scalars the formula, for arrays with `out` a call of the C kernel. An array call without
-`out` is as a rule never lowered: Numba rewrites it, as it does NumPy's own ufuncs, to a loop over
-scalars together with the expression around it.
+call: for scalars the formula, to be inlined, for arrays with `out` a call of the C kernel. An array
+call without `out` is as a rule never lowered: Numba rewrites it, as it does NumPy's own ufuncs, to
+a loop over scalars together with the expression around it.
 """
+
+import weakref
 
 import llvmlite.binding
 import numpy as np
@@ -19,7 +21,7 @@ from numba.np.numpy_support import as_dtype, from_dtype
 from fastgelu import _ufuncs
 from fastgelu._dtypes import from_numpy
 from fastgelu._formulas import formulas
-from fastgelu._llvm import REALS, LlvmIntegers, LlvmReals
+from fastgelu._llvm import INTEGERS, REALS, LlvmIntegers, LlvmReals
 from fastgelu._operations import constants
 
 # What fg_apply of _plan.h answers.
@@ -86,14 +88,55 @@ def result_type(ufunc, inputs, out):
 # ---- scalars ---------------------------------------------------------------------------------
 
 
+def symbol_of_formula(name, dtype):
+    return f"fastgelu_formula_{name}_{dtype}"
+
+
+def formula_type(dtype, inputs):
+    return ir.FunctionType(INTEGERS[dtype], [REALS[dtype]] * inputs)
+
+
+# For each code generator of Numba, {(name, dtype): library}.
+LIBRARIES = weakref.WeakKeyDictionary()
+
+
+def formula_library(codegen, name, dtype, inputs):
+    """The formula as a function that LLVM always inlines, in a library of its own.
+
+    It returns the bits of the result. Where the caller has fastmath=True, Numba gives the flags to
+    every instruction on reals in the caller's module, calls included, and the formula would be
+    simplified to nonsense.
+    """
+    libraries = LIBRARIES.setdefault(codegen, {})
+    if (name, dtype) not in libraries:
+        symbol = symbol_of_formula(name, dtype)
+        library = codegen.create_library(symbol)
+        module = library.create_ir_module(symbol)
+        function = ir.Function(module, formula_type(dtype, inputs), symbol)
+        function.attributes.add("alwaysinline")
+        function.attributes.add("nounwind")
+        builder = ir.IRBuilder(function.append_basic_block())
+        reals, integers = LlvmReals(builder, dtype), LlvmIntegers(builder, dtype)
+        formula = formulas(reals, integers, constants(dtype))[name]
+        builder.ret(reals.bits(formula(*function.args, False)))
+        library.add_ir_module(module)
+        library.finalize()
+        libraries[name, dtype] = library
+    return libraries[name, dtype]
+
+
 def lower_scalars(ufunc, context, builder, signature, args):
     result = signature.return_type
-    dtype = from_numpy(str(result))
     operands = [
         context.cast(builder, value, given, result) for value, given in zip(args, signature.args)
     ]
-    functions = formulas(LlvmReals(builder, dtype), LlvmIntegers(builder, dtype), constants(dtype))
-    value = functions[ufunc.__name__](*operands, False)
+    name, dtype = ufunc.__name__, from_numpy(str(result))
+    library = formula_library(context.codegen(), name, dtype, ufunc.nin)
+    context.active_code_library.add_linking_library(library)
+    function = cgutils.get_or_insert_function(
+        builder.module, formula_type(dtype, ufunc.nin), symbol_of_formula(name, dtype)
+    )
+    value = builder.bitcast(builder.call(function, operands), REALS[dtype])
     return impl_ret_untracked(context, builder, result, value)
 
 

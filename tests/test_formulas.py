@@ -229,6 +229,8 @@ def test_numpy_fma_rounds_once(dtype, rng):
 
 @pytest.mark.parametrize("near", [False, True])
 def test_numpy_gives_the_bits_of_the_kernels(entry, near):
+    if entry.dtype not in sweep.FRACTION_BITS:
+        pytest.skip(f"there are no formulas for {entry.dtype}")
     dy, x = sweep.arguments(entry.dtype)
     dy, x = dy[::523], x[::523]
     constants = _operations.constants(entry.dtype)

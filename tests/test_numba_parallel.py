@@ -63,6 +63,8 @@ def test_public_names():
 
 def test_every_function_and_dtype(entry, parts):
     """The whole sweep: specials, tails and all."""
+    if entry.dtype not in sweep.FRACTION_BITS:
+        pytest.skip(f"the sweep has no {entry.dtype}")
     arguments = sweep.arguments(entry.dtype)[-entry.inputs :]
     with np.errstate(all="ignore"):
         got = getattr(parallel, entry.name)(*arguments)
