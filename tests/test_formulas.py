@@ -236,6 +236,7 @@ def test_numpy_gives_the_bits_of_the_kernels(entry, near):
     constants = _operations.constants(entry.dtype)
     if near:
         inside = np.abs(x) <= getattr(constants, f"{entry.name}_near")
+        inside &= np.abs(x) > getattr(constants, "tiny", 0)  # below which results may be plain
         dy, x = dy[inside], x[inside]
     assert len(x) > 500
     function = _formulas.formulas(*operations(entry.dtype), constants)[entry.name]

@@ -603,7 +603,7 @@ def formulas(V, I, K):
 
     V and I hold the operations v_... and i_... of native/src/vocabulary.h, K the constants of a
     dtype (see _operations.py). A function takes (x, near) or (dy, x, near). near is a Python
-    bool, never an operand: false is right for every x, true for abs(x) <= K.<name>_near.
+    bool, never an operand: false is right for every x, true where algorithms.h says so.
     """
 '''
 
