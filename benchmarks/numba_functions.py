@@ -18,12 +18,17 @@ sys.path.append(str(Path(__file__).parent))  # not there already under python -P
 
 import accuracy_table
 import bench_common as common
-import numba
 import numpy as np
 import rivals
 
 import fastgelu
-import fastgelu.numba
+
+try:
+    import numba
+
+    import fastgelu.numba
+except ImportError as error:
+    sys.exit(f"numba_functions: {error}; to install what it needs: pip install 'fastgelu[numba]'")
 
 RANGE = (-14, 6)
 
