@@ -134,14 +134,14 @@ library = {
 }
 extension = Extension(
     "fastgelu._ufuncs",
-    ["fastgelu/_ufuncs.pyx", "fastgelu/_loops.c", "fastgelu/_threads.c"],
+    ["fastgelu/_ufuncs.pyx", "fastgelu/_loops.c", "fastgelu/_plan.c", "fastgelu/_threads.c"],
     include_dirs=[str(HEADER.parent), "fastgelu", numpy.get_include()],
     define_macros=[
         ("NPY_NO_DEPRECATED_API", "NPY_1_25_API_VERSION"),
         ("NPY_TARGET_VERSION", "NPY_1_25_API_VERSION"),
     ],
     libraries=["fastgelu", *LIBM],
-    depends=[*native, *depends, "fastgelu/_loops.h", "fastgelu/_threads.h"],
+    depends=[*native, *depends, *files("fastgelu", "*.h")],
     extra_compile_args=COMPILE,
     extra_link_args=LINK,
 )

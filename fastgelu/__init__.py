@@ -6,11 +6,14 @@
     gelu_sigmoid   gelu_sigmoid_grad   gelu_sigmoid_backward     sigmoid approximation
     silu           silu_grad           silu_backward             x·σ(x)
 
-`fastgelu.functional` has the same under the argument order of deep-learning frameworks.
+`fastgelu.functional` has the same under the argument order of deep-learning frameworks. The
+functions can be called in functions that Numba compiles, and `fastgelu.numba` runs them on Numba's
+threads.
 The environment variable FASTGELU_TARGET forces an instruction set, FASTGELU_NUM_THREADS the
 number of threads for large arrays; `set_num_threads` and `num_threads` change that.
 """
 
+import importlib as _importlib
 import os
 
 try:
@@ -48,3 +51,10 @@ __all__ = [
     "target",
     "targets",
 ]
+
+
+def __getattr__(name):
+    # Not imported before it is used: Numba takes a while, and need not be there.
+    if name == "numba":
+        return _importlib.import_module("fastgelu.numba")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

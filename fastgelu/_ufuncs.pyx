@@ -5,6 +5,7 @@ import contextlib
 import os
 
 cimport numpy as cnp
+from libc.stdint cimport uintptr_t
 from libc.stdlib cimport malloc
 
 from fastgelu._docs import docstring
@@ -20,6 +21,7 @@ cdef extern from "fastgelu.h":
         const char *dtype
         int inputs
         double max_ulp
+        void (*kernel)()
 
     enum:
         FASTGELU_OK
@@ -52,6 +54,28 @@ cdef extern from "_threads.h":
     void fg_threads_set(int count, int of_default)
     int fg_threads_get()
     ptrdiff_t fg_threads_piece(ptrdiff_t bytes)
+
+
+cdef extern from "<fenv.h>":
+    int FE_INVALID, FE_OVERFLOW, FE_DIVBYZERO
+
+
+cdef extern from "_plan.h":
+    ctypedef struct fg_operand:
+        char *data
+        cnp.intp_t dimensions
+        const cnp.intp_t *shape
+        const cnp.intp_t *strides
+
+    ctypedef struct fg_plan:
+        cnp.intp_t elements
+        int flags
+
+    int FG_PLAN_OK
+    int fg_plan_make(fg_plan *plan, const fastgelu_function *f, const fg_operand *operands) nogil
+    void fg_plan_run(fg_plan *plan, cnp.intp_t first, cnp.intp_t end) nogil
+    void fg_plan_free(fg_plan *plan) nogil
+    int fg_apply(const char *name, const char *dtype, const fg_operand *operands) nogil
 
 
 def target():
@@ -121,6 +145,63 @@ def max_ulp(name, dtype):
     if bound < 0:
         raise KeyError((name, dtype))
     return bound
+
+
+def kernel_address(size_t index):
+    """The address of the C kernel of the registry's line at that index."""
+    return <uintptr_t>fastgelu_function_at(index).kernel
+
+
+# The functions of _plan.h that compiled code calls.
+PLAN_ADDRESSES = {"run": <uintptr_t>&fg_plan_run, "apply": <uintptr_t>&fg_apply}
+
+
+cdef class Plan:
+    """One call of the registry's line at an index, on arrays of its dtype: the inputs, then the
+    output, to whose shape they are broadcast. See _plan.h. fg_plan_run takes `address` and the
+    elements from first to end."""
+
+    cdef fg_plan plan
+    cdef tuple arrays
+
+    def __init__(self, size_t index, *arrays):
+        cdef fg_operand operands[3]
+        cdef cnp.ndarray array
+        if self.arrays is not None:
+            raise RuntimeError("made already")
+        for i, array in enumerate(arrays):
+            operands[i].data = cnp.PyArray_BYTES(array)
+            operands[i].dimensions = cnp.PyArray_NDIM(array)
+            operands[i].shape = cnp.PyArray_DIMS(array)
+            operands[i].strides = cnp.PyArray_STRIDES(array)
+        cdef int code = fg_plan_make(&self.plan, fastgelu_function_at(index), operands)
+        if code != FG_PLAN_OK:
+            raise MemoryError if code == 2 else ValueError("the shapes do not fit")
+        self.arrays = arrays
+
+    def __dealloc__(self):
+        fg_plan_free(&self.plan)
+
+    def run(self):
+        """Compute all elements, in this thread and without the interpreter's lock."""
+        with nogil:
+            fg_plan_run(&self.plan, 0, self.plan.elements)
+
+    @property
+    def address(self):
+        return <uintptr_t>&self.plan
+
+    @property
+    def elements(self):
+        return self.plan.elements
+
+    @property
+    def flags(self):
+        """The floating-point exceptions that the parts which ran have raised: names."""
+        return {name for name, bit in FLAGS.items() if self.plan.flags & bit}
+
+
+FLAGS = {"invalid": FE_INVALID, "overflow": FE_OVERFLOW, "divide": FE_DIVBYZERO}
 
 
 def force_target(name):

@@ -277,7 +277,8 @@ def test_stubs_name_every_public_object(module, stub):
 
 def test_nothing_public_is_left_out():
     public = {name for name in dir(fastgelu) if not name.startswith("_")}
-    assert public == set(fastgelu.__all__)
+    optional = {"numba"}  # there once it is used
+    assert public - optional == set(fastgelu.__all__)
 
 
 SECTIONS = ["Parameters", "Returns", "Notes", "References", "Examples"]

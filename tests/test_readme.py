@@ -93,3 +93,13 @@ def test_the_accuracy_table_states_the_registry_bounds():
     for entry in fastgelu.functions():
         bound, measured = found[entry.name, entry.dtype]
         assert bound == entry.max_ulp and measured <= bound, entry
+
+
+def test_numba_quick_start():
+    pytest.importorskip("numba", reason="Numba is not installed")
+    code, names = block("python", "prange"), {}
+    code = code.replace(", cache=True", "")  # there is no file to keep a cache for
+    exec(compile(code, "README.md", "exec"), names)
+    x, y = names["x"], names["y"]
+    np.testing.assert_array_equal(y[1:], fastgelu.silu(x[1:]))
+    np.testing.assert_array_equal(y[0], fastgelu.gelu(x[0] + x[1]) * x[2])

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Operations for _formulas.py that write LLVM instructions: run with them, a formula becomes the
+code of the function at hand, in one piece and without a branch.
+
+Nothing here allows LLVM to contract, reassociate or approximate: instructions have no fast-math
+flags, and the one fused operation is llvm.fma, which calls the C library's fma where the processor
+has none. A target whose code generator contracts all the same (CUDA's) overrides add, sub and mul.
+"""
+
+from llvmlite import ir
+
+from fastgelu._operations import FRACTION_BITS
+
+REALS = {"f32": ir.FloatType(), "f64": ir.DoubleType()}
+INTEGERS = {"f32": ir.IntType(32), "f64": ir.IntType(64)}
+
+
+class LlvmReals:
+    """V for values of type REALS[dtype], written by an llvmlite IRBuilder."""
+
+    def __init__(self, builder, dtype):
+        self.builder = builder
+        self.type, self.integer_type = REALS[dtype], INTEGERS[dtype]
+
+    def _call(self, intrinsic, *args):
+        signature = ir.FunctionType(self.type, [self.type] * len(args))
+        function = self.builder.module.declare_intrinsic(intrinsic, [self.type], signature)
+        return self.builder.call(function, args)
+
+    def set(self, c):
+        return ir.Constant(self.type, c)
+
+    def add(self, a, b):
+        return self.builder.fadd(a, b)
+
+    def sub(self, a, b):
+        return self.builder.fsub(a, b)
+
+    def mul(self, a, b):
+        return self.builder.fmul(a, b)
+
+    def div(self, a, b):
+        return self.builder.fdiv(a, b)
+
+    def fma(self, a, b, c):
+        return self.builder.fma(a, b, c)
+
+    def fnma(self, a, b, c):
+        return self.fma(self.neg(a), b, c)
+
+    def fms(self, a, b, c):
+        return self.fma(a, b, self.neg(c))
+
+    def neg(self, a):
+        return self.builder.fneg(a)
+
+    def abs(self, a):
+        return self._call("llvm.fabs", a)
+
+    def copysign(self, a, s):
+        return self._call("llvm.copysign", a, s)
+
+    def bits(self, a):
+        return self.builder.bitcast(a, self.integer_type)
+
+    def real(self, i):
+        return self.builder.bitcast(i, self.type)
+
+    def select_above(self, t, limit, a, b):
+        return self.builder.select(self.builder.fcmp_ordered(">", t, limit), a, b)
+
+    def select_negative(self, s, a, b):
+        zero = ir.Constant(self.integer_type, 0)
+        return self.builder.select(self.builder.icmp_signed("<", self.bits(s), zero), a, b)
+
+    def select_infinite(self, s, a, b):
+        infinity = self.set(float("inf"))
+        return self.builder.select(self.builder.fcmp_ordered("==", self.abs(s), infinity), a, b)
+
+
+class LlvmIntegers:
+    """I for values of type INTEGERS[dtype]."""
+
+    def __init__(self, builder, dtype):
+        self.builder = builder
+        self._fraction_bits = ir.Constant(INTEGERS[dtype], FRACTION_BITS[dtype])
+
+    def add(self, a, b):
+        return self.builder.add(a, b)
+
+    def sub(self, a, b):
+        return self.builder.sub(a, b)
+
+    def max(self, a, b):
+        return self.builder.select(self.builder.icmp_signed(">", a, b), a, b)
+
+    def min(self, a, b):
+        return self.builder.select(self.builder.icmp_signed("<", a, b), a, b)
+
+    def to_exponent(self, a):
+        return self.builder.shl(a, self._fraction_bits)

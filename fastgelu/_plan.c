@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* _plan.c: one call of a registered function on whole arrays; see _plan.h. */
+#include "_plan.h"
+
+#include <fenv.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* In bytes; the name of a dtype ends in its width in bits. */
+static intptr_t item_size(const fastgelu_function *f)
+{
+    const char *digits = f->dtype;
+    while (*digits > '9')
+        digits++;
+    return atoi(digits) / 8;
+}
+
+static intptr_t count(const fg_operand *operand)
+{
+    intptr_t n = 1;
+    for (intptr_t d = 0; d < operand->dimensions; d++)
+        n *= operand->shape[d];
+    return n;
+}
+
+/* ---- overlap ---------------------------------------------------------------- */
+
+/* The first byte of an operand, and the one after its last. */
+static void bounds(const fg_operand *operand, intptr_t size, intptr_t *low, intptr_t *high)
+{
+    *low = *high = (intptr_t)operand->data;
+    for (intptr_t d = 0; d < operand->dimensions; d++) {
+        const intptr_t span = (operand->shape[d] - 1) * operand->strides[d];
+        *(span < 0 ? low : high) += span;
+    }
+    *high += size;
+}
+
+static int same_elements(const fg_operand *a, const fg_operand *b)
+{
+    if (a->data != b->data || a->dimensions != b->dimensions)
+        return 0;
+    for (intptr_t d = 0; d < a->dimensions; d++)
+        if (a->shape[d] != b->shape[d] || (a->strides[d] != b->strides[d] && a->shape[d] > 1))
+            return 0;
+    return 1;
+}
+
+/* Whether writing an element of the output may change one of the input that is read later.
+ * Operands that only mesh, as two columns of one table, count too. */
+static int entwined(const fg_operand *input, const fg_operand *output, intptr_t size)
+{
+    intptr_t low, high, out_low, out_high;
+    if (same_elements(input, output))
+        return 0;
+    bounds(input, size, &low, &high);
+    bounds(output, size, &out_low, &out_high);
+    return low < out_high && out_low < high;
+}
+
+/* An input's elements one after the other, in C order, and their strides. NULL: no memory. */
+static char *copied(const fg_operand *input, intptr_t size, intptr_t *strides)
+{
+    const intptr_t n = count(input);
+    char *copy = malloc((size_t)(n * size)), *to = copy;
+    intptr_t index[FG_PLAN_DIMENSIONS] = {0};
+    intptr_t step = size;
+    if (!copy)
+        return NULL;
+    for (intptr_t d = input->dimensions - 1; d >= 0; d--) {
+        strides[d] = step;
+        step *= input->shape[d];
+    }
+    for (intptr_t i = 0; i < n; i++, to += size) {
+        const char *from = input->data;
+        for (intptr_t d = 0; d < input->dimensions; d++)
+            from += index[d] * input->strides[d];
+        memcpy(to, from, (size_t)size);
+        for (intptr_t d = input->dimensions - 1; d >= 0 && ++index[d] == input->shape[d]; d--)
+            index[d] = 0;
+    }
+    return copy;
+}
+
+/* ---- making ------------------------------------------------------------------ */
+
+static intptr_t magnitude(intptr_t a)
+{
+    return a < 0 ? -a : a;
+}
+
+static void swap_dimensions(fg_plan *plan, int a, int b)
+{
+    const intptr_t extent = plan->shape[a];
+    plan->shape[a] = plan->shape[b];
+    plan->shape[b] = extent;
+    for (int o = 0; o < FG_PLAN_OPERANDS; o++) {
+        const ptrdiff_t stride = plan->strides[a][o];
+        plan->strides[a][o] = plan->strides[b][o];
+        plan->strides[b][o] = stride;
+    }
+}
+
+/* Drops dimensions of one element, puts the output's largest stride first, and joins dimensions
+ * that are one run of elements for every operand. */
+static void simplify(fg_plan *plan)
+{
+    const int out = plan->function->inputs;
+    int kept = 0;
+    for (int d = 0; d < plan->dimensions; d++)
+        if (plan->shape[d] != 1)
+            swap_dimensions(plan, kept++, d);
+    for (int i = 1; i < kept; i++)
+        for (int d = i;
+             d > 0 && magnitude(plan->strides[d - 1][out]) < magnitude(plan->strides[d][out]); d--)
+            swap_dimensions(plan, d - 1, d);
+    int last = 0;
+    for (int d = 1; d < kept; d++) {
+        int joined = 1;
+        for (int o = 0; o <= out; o++)
+            joined &= plan->strides[last][o] == plan->strides[d][o] * plan->shape[d];
+        if (joined)
+            plan->shape[d] *= plan->shape[last];
+        else
+            last++;
+        swap_dimensions(plan, last, d);
+    }
+    plan->dimensions = kept ? last + 1 : 0;
+}
+
+int fg_plan_make(fg_plan *plan, const fastgelu_function *function, const fg_operand *operands)
+{
+    const int out = function->inputs;
+    const intptr_t size = item_size(function), dimensions = operands[out].dimensions;
+    memset(plan, 0, sizeof *plan);
+    plan->function = function;
+    plan->dimensions = (int)dimensions;
+    plan->elements = count(&operands[out]);
+    if (dimensions > FG_PLAN_DIMENSIONS)
+        return FG_PLAN_SHAPES;
+    for (int o = 0; o <= out; o++) {
+        const fg_operand *operand = &operands[o];
+        const intptr_t *strides = operand->strides;
+        const intptr_t missing = dimensions - operand->dimensions;
+        intptr_t copy_strides[FG_PLAN_DIMENSIONS];
+        for (intptr_t d = 0; d < operand->dimensions; d++)
+            if (missing < 0 ||
+                (operand->shape[d] != operands[out].shape[d + missing] && operand->shape[d] != 1)) {
+                fg_plan_free(plan);
+                return FG_PLAN_SHAPES;
+            }
+        plan->data[o] = operand->data;
+        if (plan->elements && o < out && entwined(operand, &operands[out], size)) {
+            plan->copies[o] = plan->data[o] = copied(operand, size, copy_strides);
+            strides = copy_strides;
+            if (!plan->copies[o]) {
+                fg_plan_free(plan);
+                return FG_PLAN_MEMORY;
+            }
+        }
+        for (intptr_t d = 0; d < operand->dimensions; d++)
+            plan->strides[d + missing][o] = operand->shape[d] == 1 ? 0 : strides[d];
+    }
+    for (intptr_t d = 0; d < dimensions; d++)
+        plan->shape[d] = operands[out].shape[d];
+    simplify(plan);
+    return FG_PLAN_OK;
+}
+
+void fg_plan_free(fg_plan *plan)
+{
+    for (int o = 0; o < FG_PLAN_OPERANDS; o++) {
+        free(plan->copies[o]);
+        plan->copies[o] = NULL;
+    }
+}
+
+/* ---- running ------------------------------------------------------------------ */
+
+static void rows(const fg_plan *plan, intptr_t first, intptr_t end)
+{
+    const int inner = plan->dimensions - 1, operands = plan->function->inputs + 1;
+    const intptr_t length = inner < 0 ? 1 : plan->shape[inner];
+    const ptrdiff_t *strides = plan->strides[inner < 0 ? 0 : inner];
+    while (first < end) {
+        intptr_t rest = first / length;
+        const intptr_t at = first % length;
+        const intptr_t n = length - at < end - first ? length - at : end - first;
+        char *data[FG_PLAN_OPERANDS];
+        for (int o = 0; o < operands; o++)
+            data[o] = plan->data[o] + at * strides[o];
+        for (int d = inner - 1; d >= 0; d--) {
+            const intptr_t index = rest % plan->shape[d];
+            rest /= plan->shape[d];
+            for (int o = 0; o < operands; o++)
+                data[o] += index * plan->strides[d][o];
+        }
+        if (n == 1) { /* strides mean nothing for one element */
+            const ptrdiff_t size = item_size(plan->function);
+            const ptrdiff_t packed[FG_PLAN_OPERANDS] = {size, size, size};
+            fastgelu_strided(plan->function, 1, data, packed);
+        } else {
+            fastgelu_strided(plan->function, (size_t)n, data, strides);
+        }
+        first += n;
+    }
+}
+
+static void keep_flags(fg_plan *plan, int raised)
+{
+#if defined(__GNUC__)
+    __atomic_fetch_or(&plan->flags, raised, __ATOMIC_RELAXED);
+#else
+    plan->flags |= raised; /* bits set at once by another thread may be lost */
+#endif
+}
+
+void fg_plan_run(fg_plan *plan, intptr_t first, intptr_t end)
+{
+    fenv_t environment;
+    feholdexcept(&environment);
+    rows(plan, first, end);
+    const int raised = fetestexcept(FE_DIVBYZERO | FE_INVALID | FE_OVERFLOW);
+    fesetenv(&environment);
+    if (raised)
+        keep_flags(plan, raised);
+}
+
+int fg_apply(const char *name, const char *dtype, const fg_operand *operands)
+{
+    const fastgelu_function *f;
+    fg_plan plan;
+    for (size_t i = 0; (f = fastgelu_function_at(i)) != NULL; i++)
+        if (strcmp(f->name, name) == 0 && strcmp(f->dtype, dtype) == 0)
+            break;
+    if (!f)
+        return FG_PLAN_UNKNOWN;
+    const int code = fg_plan_make(&plan, f, operands);
+    if (code == FG_PLAN_OK) {
+        rows(&plan, 0, plan.elements);
+        fg_plan_free(&plan);
+    }
+    return code;
+}
