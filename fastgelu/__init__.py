@@ -26,6 +26,7 @@ if os.environ.get("FASTGELU_TARGET"):
     _ufuncs.force_target(os.environ["FASTGELU_TARGET"])
 
 from fastgelu import functional
+from fastgelu._config import get_include, get_library_dir
 from fastgelu._info import Function, functions, max_ulp, show_config, target, targets
 
 __version__ = _ufuncs.version()
@@ -38,6 +39,8 @@ __all__ = [
     "Function",
     "functional",
     "functions",
+    "get_include",
+    "get_library_dir",
     "max_ulp",
     "show_config",
     "target",
