@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Where the C library of this installation lies, and the flags that compile and link with it."""
 
-import shlex
+import re
 import sys
 from pathlib import Path
 
@@ -88,6 +88,15 @@ def linker_flags():
     return [f"-L{directory}", *rpath, "-lfastgelu"]
 
 
+def quoted(flags):
+    """Join flags for the shell.
+
+    With backslashes: CMake removes apostrophes around the value of an option -D, and hands a
+    linker's flags on as they are.
+    """
+    return " ".join(re.sub(r"[^\w@%+=:,./-]", r"\\\g<0>", flag) for flag in flags)
+
+
 def run(options):
     if not options.wanted:
         options.parser.error("nothing asked for: give one or more of the options")
@@ -97,7 +106,7 @@ def run(options):
     if "libs" in options.wanted:
         flags += linker_flags()
     if flags:
-        print(shlex.join(flags))
+        print(quoted(flags))
     for name, value in {
         "cmakedir": lambda: str(Path(get_library_dir(), "cmake", "fastgelu")),
         "pkgconfigdir": lambda: str(Path(get_library_dir(), "pkgconfig")),
@@ -115,8 +124,8 @@ def add_command(commands):
         help="flags to compile and link C programs with",
         description="Prints what C programs need of this installation: flags on one line, quoted "
         "for the shell, then each path or version on a line of its own.",
-        epilog='Example: cc demo.c $(python -m fastgelu config --cflags --libs). Where the path has '
-        'a space in it: eval "cc demo.c $(python -m fastgelu config --cflags --libs)".',
+        epilog="Example: cc demo.c $(python -m fastgelu config --cflags --libs). Where the path "
+        'has a space in it: eval "cc demo.c $(python -m fastgelu config --cflags --libs)".',
     )
     for name, text in {
         "cflags": "the compiler's flags",
