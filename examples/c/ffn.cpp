@@ -9,15 +9,21 @@
 #include <cstdio>
 #include <vector>
 
-namespace {
+namespace
+{
 
 // A matrix by rows.
 struct Matrix {
     int rows, columns;
     std::vector<double> values;
 
-    Matrix(int m, int n) : rows(m), columns(n), values(static_cast<std::size_t>(m) * n) {}
-    double &operator()(int i, int j) { return values[static_cast<std::size_t>(i) * columns + j]; }
+    Matrix(int m, int n) : rows(m), columns(n), values(static_cast<std::size_t>(m) * n)
+    {
+    }
+    double &operator()(int i, int j)
+    {
+        return values[static_cast<std::size_t>(i) * columns + j];
+    }
     double operator()(int i, int j) const
     {
         return values[static_cast<std::size_t>(i) * columns + j];

@@ -44,8 +44,14 @@ struct Matrix {
 
 impl Matrix {
     fn new(rows: usize, columns: usize, value: impl Fn(usize, usize) -> f64) -> Self {
-        let values = (0..rows * columns).map(|i| value(i / columns, i % columns)).collect();
-        Matrix { rows, columns, values }
+        let values = (0..rows * columns)
+            .map(|i| value(i / columns, i % columns))
+            .collect();
+        Matrix {
+            rows,
+            columns,
+            values,
+        }
     }
     fn at(&self, i: usize, j: usize) -> f64 {
         self.values[i * self.columns + j]
@@ -115,6 +121,9 @@ fn main() {
         }
     }
     let ok = worst < 1e-6 * total;
-    println!("finite differences {}", if ok { "agree" } else { "DISAGREE" });
+    println!(
+        "finite differences {}",
+        if ok { "agree" } else { "DISAGREE" }
+    );
     std::process::exit(i32::from(!ok));
 }

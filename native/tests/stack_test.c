@@ -74,8 +74,8 @@ int main(void)
 {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
     const task ask = {NULL, NULL};
-    unsigned char *memory = mmap(NULL, page + STACK, PROT_READ | PROT_WRITE,
-                                 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    unsigned char *memory =
+        mmap(NULL, page + STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED || mprotect(memory, page, PROT_NONE)) {
         perror("stack_test: a guarded stack");
         return 2;
