@@ -84,7 +84,7 @@ int main(void)
     begin_group("the first call on a stack of %d KiB", STACK / 1024);
     begin_case("choosing the target");
     nothing = used_by(ask);
-    expect(nothing > 0, "nothing used");
+    expect(nothing > 0 && nothing < MOST, "%d bytes", (int)nothing);
     end_group();
     on_every_target("a stack of 64 KiB", 0, test);
     return end_tests();
