@@ -180,5 +180,11 @@ setup(
     version=version,
     cmdclass={"build_clib": BuildLibrary, "build_ext": BuildExtension},
     libraries=[("fastgelu", library)],
-    ext_modules=cythonize([extension], build_dir="build/cython", language_level=3),
+    ext_modules=cythonize(
+        [extension],
+        build_dir="build/cython",
+        language_level=3,
+        # All state is set at import; the library's dispatch pointer is atomic.
+        compiler_directives={"freethreading_compatible": True},
+    ),
 )
