@@ -56,7 +56,7 @@ format: $(VENV)/.dev
 install: $(VENV)/.installed
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .ruff_cache .hypothesis .benchmarks
+	rm -rf $(VENV) build dist fastgelu/include fastgelu/lib *.egg-info .pytest_cache .ruff_cache .hypothesis .benchmarks
 	find fastgelu tests benchmarks examples -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
 	if [ -f native/tests/Makefile ]; then $(MAKE) -C native/tests clean; fi
 
