@@ -134,6 +134,39 @@ def test_library_gives_the_bits_of_the_ufunc():
     np.testing.assert_array_equal(y.view("u8"), fastgelu.gelu(x).view("u8"))
 
 
+IMPOSTOR = """
+#include <stddef.h>
+const char *fastgelu_version(void) { return "impostor"; }
+void fastgelu_gelu_f64(size_t n, const double *x, double *y) { while (n--) y[n] = x[n] - x[n]; }
+"""
+
+ASK_BOTH = """
+import ctypes, sys, fastgelu
+library = ctypes.CDLL(sys.argv[1])
+library.fastgelu_find_function.restype = ctypes.POINTER(ctypes.c_char_p * 6)
+found = library.fastgelu_find_function(b"gelu", b"f64")
+kernel = ctypes.cast(found, ctypes.POINTER(ctypes.c_void_p * 5)).contents[4]
+kernel = ctypes.CFUNCTYPE(None, ctypes.c_size_t, *[ctypes.POINTER(ctypes.c_double)] * 2)(kernel)
+y = ctypes.c_double()
+kernel(1, ctypes.c_double(1), y)
+print(fastgelu.__version__, float(fastgelu.gelu(1.0)) == y.value > 0.8)
+"""
+
+
+def test_another_library_of_that_name_changes_nothing(tmp_path):
+    """Neither the extension nor calls within the library go to one that was loaded before."""
+    (tmp_path / "impostor.c").write_text(IMPOSTOR)
+    soname = "-Wl,-soname,libfastgelu.so.0"
+    compiler = [*tool("cc", "CC"), "-shared", "-fPIC", soname, "impostor.c", "-o", "impostor.so"]
+    output(compiler, cwd=tmp_path)
+    printed = output(
+        [sys.executable, "-P", "-c", ASK_BOTH, INSTALLED / "lib" / "libfastgelu.so.0"],
+        PYTHONPATH=str(INSTALLED.parent),
+        LD_PRELOAD=str(tmp_path / "impostor.so"),
+    )
+    assert printed.split() == [fastgelu.__version__, "True"]
+
+
 def test_templates_are_filled_in():
     for path in [*(INSTALLED / "lib").rglob("*.cmake"), *(INSTALLED / "lib").rglob("*.pc")]:
         text = path.read_text()
