@@ -19,8 +19,10 @@ RUN := PYTHONSAFEPATH=1 $(BIN)/python -P
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 SOURCES := pyproject.toml setup.py MANIFEST.in $(wildcard README.md) \
+           $(wildcard native/*.in) \
            $(shell find fastgelu native/include native/src -type f -not -name '*.py[cod]' -not -name '*~')
-C_FILES := $(shell find native fastgelu -type f '(' -name '*.c' -o -name '*.h' ')' -not -path '*/build/*')
+C_FILES := $(shell find native fastgelu examples -type f '(' -name '*.c' -o -name '*.h' -o -name '*.cpp' ')' \
+                   -not -path '*/build/*')
 
 .NOTPARALLEL:
 .PHONY: help test demo bench lint format ctest install clean
@@ -54,7 +56,7 @@ format: $(VENV)/.dev
 install: $(VENV)/.installed
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .ruff_cache .hypothesis .benchmarks
+	rm -rf $(VENV) build dist fastgelu/include fastgelu/lib *.egg-info .pytest_cache .ruff_cache .hypothesis .benchmarks
 	find fastgelu tests benchmarks examples -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
 	if [ -f native/tests/Makefile ]; then $(MAKE) -C native/tests clean; fi
 

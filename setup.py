@@ -1,5 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Builds libfastgelu as a static library and fastgelu._ufuncs on top of it.
+"""Builds libfastgelu, and fastgelu._ufuncs on top of it.
+
+The sources are compiled once and linked twice: into the extension, which keeps its copy to itself,
+and as the shared library for C programs, which the package carries with its header, pkg-config and
+CMake files. Two copies, since an extension that needs libfastgelu.so.0 would get whichever library
+of that name, and whichever functions of these names, its process has already: another version's,
+perhaps. The second copy is a fifth of a megabyte (CONTRIBUTING.md).
 
 Environment: CC chooses the compiler, FASTGELU_WERROR=1 makes warnings errors,
 FASTGELU_OPENMP=0 builds without OpenMP and FASTGELU_OPENMP=1 fails where the compiler has none.
@@ -9,6 +15,8 @@ import copy
 import os
 import re
 import shlex
+import shutil
+import struct
 import sys
 import tempfile
 from pathlib import Path
@@ -39,6 +47,20 @@ else:
         LINK.append("-Wl,--exclude-libs,ALL")
     if os.environ.get("FASTGELU_WERROR", "0") not in ("", "0"):
         COMPILE.append("-Werror")
+# The shared library's names, as in native/CMakeLists.txt. Untested except on Linux.
+if os.name == "nt":
+    SHARED, LINK_SHARED = "fastgelu.dll", []
+elif sys.platform == "darwin":
+    SHARED = "libfastgelu.0.dylib"
+    LINK_SHARED = [*LINK, "-Wl,-install_name,@rpath/" + SHARED]
+else:
+    SHARED = "libfastgelu.so.0"
+    LINK_SHARED = [
+        "-fno-fast-math",
+        "-fno-lto",
+        f"-Wl,-soname,{SHARED},--version-script={NATIVE}/src/fastgelu.map,-Bsymbolic",
+        "-Wl,-z,defs,-z,noexecstack,-z,relro,-z,now",
+    ]
 # For the library alone: NumPy's headers and Cython's C would not pass.
 STRICT = ["-Wshadow", "-Wstrict-prototypes", "-Wmissing-prototypes", "-Wundef"]
 
@@ -64,12 +86,30 @@ def files(folder, *patterns):
 
 
 class BuildLibrary(build_clib):
-    """Starts the archive anew: ar only adds, and would keep what has no source any more."""
+    """Makes the archive anew, since ar only adds, and the shared library of the same objects."""
 
     def build_libraries(self, libraries):
         for archive in Path(self.build_clib).glob("*fastgelu.*"):
             archive.unlink()
         super().build_libraries(libraries)
+        self.link_shared()
+
+    def link_shared(self):
+        objects = self.compiler.object_filenames(native, output_dir=self.build_temp)
+        exported = None
+        if sys.platform == "darwin":
+            linker = self.compiler.linker_so
+            self.compiler.linker_so = ["-dynamiclib" if x == "-bundle" else x for x in linker]
+        elif os.name == "nt":  # elsewhere the header and the map say it
+            declared = re.findall(r"^FASTGELU_API .*?(\w+)\(", HEADER.read_text(), re.MULTILINE)
+            exported = declared
+        self.compiler.link_shared_object(
+            objects,
+            str(Path(self.build_clib) / SHARED),
+            libraries=LIBM,
+            export_symbols=exported,
+            extra_postargs=LINK_SHARED,
+        )
 
 
 # What starts a team of two and counts it, or fails to build: clang comes without its runtime.
@@ -85,7 +125,14 @@ int main(void) {
 
 
 class BuildExtension(build_ext):
-    """Adds OpenMP to the extension where the compiler has it."""
+    """Builds the library first, adds OpenMP to the extension where the compiler has it, and lays
+    out the package's part for C programs."""
+
+    def run(self):
+        self.run_command("build_clib")
+        super().run()
+        package = Path(self.get_ext_fullpath("fastgelu._ufuncs")).parent
+        self.lay_out(package, Path(self.get_finalized_command("build_clib").build_clib))
 
     def build_extensions(self):
         if self.openmp():
@@ -120,11 +167,44 @@ class BuildExtension(build_ext):
                 print(f"fastgelu: built without OpenMP, serial: {error}", file=sys.stderr)
                 return False
 
+    def lay_out(self, package, built):
+        include, lib = package / "include", package / "lib"
+        cmake, pkgconfig = lib / "cmake" / "fastgelu", lib / "pkgconfig"
+        for folder in (include, lib, cmake, pkgconfig):
+            folder.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(HEADER, include / "fastgelu.h")
+        shutil.copy(built / SHARED, lib / SHARED)
+        link = "-L${libdir} -Wl,-rpath,${libdir} -lfastgelu"
+        if os.name == "nt":
+            shutil.copy(built / "fastgelu.lib", lib)
+            link = "-L${libdir} -lfastgelu"
+        elif sys.platform == "darwin":
+            link = "${libdir}/" + SHARED + " -Wl,-rpath,${libdir}"
+        else:
+            # A wheel holds no symbolic links: what -lfastgelu finds is a linker script.
+            script = f"/* libfastgelu.so: to link with; the library is {SHARED} */\n"
+            (lib / "libfastgelu.so").write_text(f"{script}INPUT({SHARED})\n")
+        values = {
+            "PROJECT_VERSION": version,
+            "PC_PREFIX": "${pcfiledir}/../..",
+            "PC_INCLUDEDIR": "${prefix}/include",
+            "PC_LIBDIR": "${prefix}/lib",
+            "PC_LIBS": link,
+            "PC_LIBS_PRIVATE": "",
+            "CMAKE_SIZEOF_VOID_P": str(struct.calcsize("P")),
+            "LIBRARY": SHARED,
+            "SONAME": "@rpath/" + SHARED if sys.platform == "darwin" else SHARED,
+        }
+        names = ["Config", "ConfigVersion", "Targets"]
+        for path in [pkgconfig / "fastgelu.pc", *(cmake / f"fastgelu{n}.cmake" for n in names)]:
+            text = (NATIVE / (path.name + ".in")).read_text()
+            path.write_text(re.sub(r"@(\w+)@", lambda match: values[match[1]], text))
+
 
 drop_forbidden_flags()
 version = re.search(r'^#define FASTGELU_VERSION "(.+)"$', HEADER.read_text(), re.MULTILINE)[1]
 native = files(NATIVE / "src", "*.c")
-depends = [*files(NATIVE / "src", "*.h", "*.def", "*.inc"), str(HEADER), "setup.py"]
+depends = [*files(NATIVE / "src", "*.h", "*.def", "*.inc", "*.map"), str(HEADER), "setup.py"]
 
 library = {
     "sources": native,
@@ -150,5 +230,11 @@ setup(
     version=version,
     cmdclass={"build_clib": BuildLibrary, "build_ext": BuildExtension},
     libraries=[("fastgelu", library)],
-    ext_modules=cythonize([extension], build_dir="build/cython", language_level=3),
+    ext_modules=cythonize(
+        [extension],
+        build_dir="build/cython",
+        language_level=3,
+        # All state is set at import; the library's dispatch pointer is atomic.
+        compiler_directives={"freethreading_compatible": True},
+    ),
 )

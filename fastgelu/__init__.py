@@ -30,6 +30,7 @@ if os.environ.get("FASTGELU_TARGET"):
     _ufuncs.force_target(os.environ["FASTGELU_TARGET"])
 
 from fastgelu import functional
+from fastgelu._config import get_include, get_library_dir
 from fastgelu._info import Function, functions, max_ulp, show_config, target, targets
 from fastgelu._threads import get_num_threads, num_threads, set_num_threads
 
@@ -43,6 +44,8 @@ __all__ = [
     "Function",
     "functional",
     "functions",
+    "get_include",
+    "get_library_dir",
     "get_num_threads",
     "max_ulp",
     "num_threads",

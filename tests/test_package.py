@@ -294,7 +294,7 @@ def test_ufunc_docstring(name):
     assert not re.search(r"[{}]", doc)
 
 
-@pytest.mark.parametrize("path", [*_ufuncs.UFUNCS, "max_ulp", "functional.gelu"])
+@pytest.mark.parametrize("path", [*_ufuncs.UFUNCS, "get_library_dir", "max_ulp", "functional.gelu"])
 def test_docstring_examples_run(path):
     value = fastgelu
     for part in path.split("."):
@@ -305,7 +305,10 @@ def test_docstring_examples_run(path):
     assert doctest.DocTestRunner().run(test, out=output.append).failed == 0, "".join(output)
 
 
-@pytest.mark.parametrize("function", ["functions", "max_ulp", "show_config", "target", "targets"])
+@pytest.mark.parametrize(
+    "function",
+    ["functions", "get_include", "get_library_dir", "max_ulp", "show_config", "target", "targets"],
+)
 def test_public_functions_are_documented(function):
     assert len(getattr(fastgelu, function).__doc__) > 20
 

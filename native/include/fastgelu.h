@@ -71,6 +71,11 @@ extern "C" {
 
 /* ---- values: y[i] = f(x[i]) --------------------------------------------- */
 
+/* For i = 0 to n - 1. Error below fastgelu_max_ulp(name, dtype). +inf -> +inf,
+ * -inf and large negative numbers -> -0, +-0 -> +-0, NaN -> NaN. y may be x
+ * itself; partial overlap is not allowed. Any number of threads may call. With
+ * n = 0 nothing is read or written, and both pointers may be null. */
+
 FASTGELU_API void fastgelu_gelu_f32(size_t n, const float *x, float *y);
 FASTGELU_API void fastgelu_gelu_f64(size_t n, const double *x, double *y);
 FASTGELU_API void fastgelu_gelu_tanh_f32(size_t n, const float *x, float *y);
@@ -91,6 +96,13 @@ FASTGELU_API void fastgelu_silu_bf16(size_t n, const uint16_t *x, uint16_t *y);
 
 /* ---- slopes: y[i] = f'(x[i]) -------------------------------------------- */
 
+/* For i = 0 to n - 1. Error below fastgelu_max_ulp(name, dtype), also next to
+ * the slope's zero (x = -0.7518 gelu, -0.7525 gelu_tanh, -0.7512 gelu_sigmoid,
+ * -1.2785 silu). +inf and large numbers -> 1, -inf and large negative numbers
+ * -> -0, +-0 -> 0.5, NaN -> NaN. y may be x itself; partial overlap is not
+ * allowed. Any number of threads may call. With n = 0 nothing is read or
+ * written, and both pointers may be null. */
+
 FASTGELU_API void fastgelu_gelu_grad_f32(size_t n, const float *x, float *y);
 FASTGELU_API void fastgelu_gelu_grad_f64(size_t n, const double *x, double *y);
 FASTGELU_API void fastgelu_gelu_tanh_grad_f32(size_t n, const float *x, float *y);
@@ -110,6 +122,13 @@ FASTGELU_API void fastgelu_gelu_sigmoid_grad_bf16(size_t n, const uint16_t *x, u
 FASTGELU_API void fastgelu_silu_grad_bf16(size_t n, const uint16_t *x, uint16_t *y);
 
 /* ---- backward: dx[i] = dy[i] * f'(x[i]) --------------------------------- */
+
+/* For i = 0 to n - 1: from the gradient dy with respect to f(x) the gradient dx
+ * with respect to x. Error below fastgelu_max_ulp(name, dtype). Special values:
+ * dy times the special slope above by the rules of IEEE 754, so that an
+ * infinite dy at x = -inf gives NaN. dx may be dy or x itself, or all three the
+ * same; partial overlap is not allowed. Any number of threads may call. With
+ * n = 0 nothing is read or written, and all pointers may be null. */
 
 FASTGELU_API void fastgelu_gelu_backward_f32(size_t n, const float *dy, const float *x, float *dx);
 FASTGELU_API void fastgelu_gelu_backward_f64(size_t n, const double *dy, const double *x,
@@ -162,6 +181,11 @@ FASTGELU_API const char *fastgelu_target(void);
  * codes above and changes nothing. */
 FASTGELU_API int fastgelu_set_target(const char *name);
 
+/* The names of the instruction sets that this machine has, best first, and NULL
+ * at the end. Each is accepted by fastgelu_set_target; the first is the one
+ * that is chosen where nothing else is asked for. */
+FASTGELU_API const char *const *fastgelu_targets(void);
+
 /* The index-th target compiled in, best first, or NULL past the last.
  * *supported (unless null) says whether this machine has it. */
 FASTGELU_API const char *fastgelu_target_name(size_t index, int *supported);
@@ -178,6 +202,9 @@ typedef struct fastgelu_function {
 
 /* The index-th registered function, or NULL past the last. */
 FASTGELU_API const fastgelu_function *fastgelu_function_at(size_t index);
+
+/* The registered function of that name and dtype, or NULL where there is none. */
+FASTGELU_API const fastgelu_function *fastgelu_find_function(const char *name, const char *dtype);
 
 /* The error bound in ULP, or -1 for an unknown name or dtype. */
 FASTGELU_API double fastgelu_max_ulp(const char *name, const char *dtype);

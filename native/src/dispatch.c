@@ -124,12 +124,18 @@ const fastgelu_function *fastgelu_function_at(size_t index)
     return index < FUNCTIONS ? &functions[index] : NULL;
 }
 
-double fastgelu_max_ulp(const char *name, const char *dtype)
+const fastgelu_function *fastgelu_find_function(const char *name, const char *dtype)
 {
     for (size_t i = 0; name && dtype && i < FUNCTIONS; i++)
         if (strcmp(functions[i].name, name) == 0 && strcmp(functions[i].dtype, dtype) == 0)
-            return functions[i].max_ulp;
-    return -1;
+            return &functions[i];
+    return NULL;
+}
+
+double fastgelu_max_ulp(const char *name, const char *dtype)
+{
+    const fastgelu_function *f = fastgelu_find_function(name, dtype);
+    return f ? f->max_ulp : -1;
 }
 
 const char *fastgelu_version(void)
@@ -149,6 +155,20 @@ int fastgelu_set_target(const char *name)
     if (code == FASTGELU_OK)
         store_current(chosen);
     return code;
+}
+
+const char *const *fastgelu_targets(void)
+{
+    static const char *const names[] = {
+#define FG_TARGET(name) #name,
+#include "targets.def"
+        NULL,
+    };
+    const fg_cpuid cpu = fg_cpuid_read();
+    size_t i = 0;
+    while (!targets[i].supported(&cpu)) /* a machine with one target has all that follow it */
+        i++;
+    return names + i;
 }
 
 const char *fastgelu_target_name(size_t index, int *supported)

@@ -6,10 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#if defined(__x86_64__)
-#include <xmmintrin.h>
-#endif
-
+#include "control_bits.h"
 #include "harness.h"
 
 enum { BLOCK = 61 }; /* whole vectors and a tail in each call */
@@ -158,44 +155,6 @@ static void test_flags_are_not_cleared(const fastgelu_function *f, const format 
 }
 
 /* ---- control bits ------------------------------------------------------- */
-
-#if defined(__x86_64__)
-enum { MXCSR_FLAGS = 0x3f, MXCSR_FLUSH_TO_ZERO = 0x8000, MXCSR_DENORMALS_ARE_ZERO = 0x40 };
-
-static uint64_t control_bits(void)
-{
-    uint16_t x87;
-    __asm__ volatile("fnstcw %0" : "=m"(x87));
-    return (_mm_getcsr() & ~(unsigned)MXCSR_FLAGS) | (uint64_t)x87 << 32;
-}
-
-static void flush_to_zero(void)
-{
-    _mm_setcsr(_mm_getcsr() | MXCSR_FLUSH_TO_ZERO | MXCSR_DENORMALS_ARE_ZERO);
-}
-#elif defined(__aarch64__)
-static uint64_t control_bits(void)
-{
-    uint64_t fpcr;
-    __asm__ volatile("mrs %0, fpcr" : "=r"(fpcr));
-    return fpcr;
-}
-
-static void flush_to_zero(void)
-{
-    const uint64_t fpcr = control_bits() | 1u << 24;
-    __asm__ volatile("msr fpcr, %0" : : "r"(fpcr));
-}
-#else
-static uint64_t control_bits(void)
-{
-    return (uint64_t)fegetround();
-}
-
-static void flush_to_zero(void)
-{
-}
-#endif
 
 static void test_control_bits(const fastgelu_function *f, const format *t)
 {

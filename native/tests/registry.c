@@ -46,6 +46,7 @@ static void test_every_name_and_dtype(void)
             expect(fastgelu_max_ulp(name, dtype) == f->max_ulp, "fastgelu_max_ulp says %g, not %g",
                    fastgelu_max_ulp(name, dtype), f->max_ulp);
             expect(f->kernel != NULL, "no kernel");
+            expect(fastgelu_find_function(name, dtype) == f, "fastgelu_find_function errs");
         }
         expect(found == 1, "registered %d times", found);
     }
@@ -88,6 +89,7 @@ static void test_unknown(void)
         expect(got == -1, "fastgelu_max_ulp(\"%s\", \"%s\") is %g",
                unknown[i][0] ? unknown[i][0] : "(null)", unknown[i][1] ? unknown[i][1] : "(null)",
                got);
+        expect(!fastgelu_find_function(unknown[i][0], unknown[i][1]), "found");
     }
 }
 
@@ -109,6 +111,15 @@ static void test_targets(void)
     for (size_t i = 0; (name = fastgelu_target_name(i, &supported)); i++)
         last = supported ? name : last;
     expect(last && strcmp(last, "scalar") == 0, "this machine lacks the scalar target");
+    const char *const *has = fastgelu_targets();
+    begin_case("fastgelu_targets");
+    for (size_t i = 0; (name = fastgelu_target_name(i, &supported)); i++)
+        if (supported && expect(*has != NULL, "%s is not listed", name)) {
+            expect(strcmp(*has, name) == 0, "%s, not %s", *has, name);
+            has++;
+        }
+    expect(*has == NULL, "%s is listed", *has ? *has : "");
+    begin_case("past the last");
     expect(!fastgelu_target_name((size_t)-1, &supported), "no end");
 }
 

@@ -44,7 +44,7 @@ done
 
 # ---- the shared library -----------------------------------------------------------------
 
-exported=$("$NM" -D --defined-only "$shared" | awk '{print $NF}' | sed 's/@.*//' | sort)
+exported=$("$NM" -D --defined-only "$shared" | awk '$2 != "A" {print $NF}' | sed 's/@.*//' | sort)
 declared=$(sed -n 's/^FASTGELU_API .*\(fastgelu_[a-z0-9_]*\)(.*/\1/p' "$header" | sort)
 same "the header declares what the shared library exports" "$declared" "$exported"
 check "every exported name begins with fastgelu_" "$(printf '%s\n' "$exported" | grep -v '^fastgelu_')"
@@ -54,6 +54,14 @@ check "no text relocations" "$("$READELF" -dW "$shared" | grep TEXTREL)"
 check "no executable stack" "$("$READELF" -lW "$shared" | grep GNU_STACK | grep 'RWE\|R E')"
 check "says whether its stack is executable" \
     "$("$READELF" -lW "$shared" | grep -q GNU_STACK || echo "no GNU_STACK header")"
+check "no thread-local storage, nor the initial-exec model" \
+    "$("$READELF" -lW "$shared" | grep TLS; "$READELF" -dW "$shared" | grep STATIC_TLS)"
+# else another library with these names, loaded before, would take the calls
+check "calls within the library stay there" "$("$READELF" -rW "$shared" | grep 'fastgelu_')"
+check "carries its version of the interface" "$("$READELF" -dW "$shared" |
+    grep -q 'SONAME.*\[libfastgelu\.so\.0\]' || echo "no SONAME libfastgelu.so.0")"
+check "every exported name has a version" "$("$NM" -D --defined-only --with-symbol-versions "$shared" |
+    awk '$2 != "A" {print $NF}' | grep -v '@@FASTGELU_0$')"
 check "runs nothing that sets control bits" "$("$OBJDUMP" -d --no-show-raw-insn "$shared" |
     grep -Ew 'v?ldmxcsr|fldcw|fldenv|msr')"
 
@@ -71,6 +79,7 @@ instructions() {
 
 for object in "$@"; do
     name=$(basename "$object" .o)
+    name=${name%.c} # as CMake calls it
     check "$name: only fastgelu_ and fg_ names" \
         "$("$NM" -g --defined-only "$object" | awk 'NF {print $NF}' | grep -Ev '^(fastgelu|fg)_')"
     check "$name: stack marked" "$("$READELF" -SW "$object" | grep -q '\.note\.GNU-stack' ||
