@@ -201,7 +201,15 @@ def fits(fmt):
 
 def constants(fmt):
     """Every single constant: name -> number of the format."""
-    c = {"three": 3, "minus_two": -2, "minus_half": mp.mpf("-0.5"), "minus_zero": "-0.0", "zero": 0, "one": 1, "half": mp.mpf("0.5")}
+    c = {
+        "three": 3,
+        "minus_two": -2,
+        "minus_half": mp.mpf("-0.5"),
+        "minus_zero": "-0.0",
+        "zero": 0,
+        "one": 1,
+        "half": mp.mpf("0.5"),
+    }
     c["log2e"] = 1 / mp.log(2)
     # the bias makes the low bits of k = n + shifter the exponent field of 2^n
     shifter = mp.mpf(3) * mp.mpf(2) ** (fmt.precision - 2) + fmt.emax
@@ -241,7 +249,9 @@ def constants(fmt):
         if form == "gelu_tanh":
             c["tanh_slope_zero_hi"] = fmt.round(z[form])
             c[f"{form}_distance_lo"] = (
-                3 * (zero - fmt.round(zero)) - 2 * (z[form] - fmt.round(z[form])) + (shifted - e0) / rate
+                3 * (zero - fmt.round(zero))
+                - 2 * (z[form] - fmt.round(z[form]))
+                + (shifted - e0) / rate
             )
     c["gelu_alpha"], c["gelu_beta"] = GELU_ALPHA, GELU_BETA
     pair("gelu_zero", z["gelu"])
