@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The ufuncs' docstrings (numpydoc), put together from the form, the kind and the registry."""
 
+import textwrap
+
 from fastgelu._dtypes import to_numpy
 
 # For each form: what it is called, its formula, its slope's formula, the zero of its slope, notes
@@ -163,9 +165,9 @@ def docstring(name, bounds):
     return TEMPLATE.format(
         **kind_texts,
         dtypes=f"dtypes: {dtypes} each give their own\n(bfloat16: that of ml_dtypes, where it is "
-        "installed); bool and every integer give float64. longdouble,\ncomplex, object, str and "
+        "installed); bool and every integer give float64.\nlongdouble, complex, object, str and "
         "datetime are a TypeError.",
-        bounds=bounds_text(bounds),
+        bounds=textwrap.fill(bounds_text(bounds), 75),
         specials=SPECIALS[kind].format(**texts),
         note=texts["note"] + "\n\n" if texts["note"] and not kind else "",
         reference_marks=f"Sources: {marks}.",

@@ -323,8 +323,10 @@ def test_missing_weights(tmp_path):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
-def test_interrupt():
-    with start() as child:
+def test_interrupt(tmp_path):
+    sentences = tmp_path / "sentences"  # work for long after the first line of output
+    sentences.write_text("The ferry to the island leaves at noon.\n" * 5000)
+    with start(sentences) as child:
         child.stdout.readline()  # the first result: it is at work
         child.send_signal(signal.SIGINT)
         err = child.stderr.read()
@@ -340,10 +342,10 @@ def test_closed_pipe():
     assert (child.returncode, err) == (1, b"")
 
 
-def start():
+def start(*arguments):
     """The example at work, unbuffered."""
     return subprocess.Popen(
-        [sys.executable, "-u", EXAMPLE],
+        [sys.executable, "-u", EXAMPLE, *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=environment(),

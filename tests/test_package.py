@@ -58,7 +58,8 @@ print(*{name.partition(".")[0] for name in set(sys.modules) - before})
 """
     added = set(isolated(source).split()) - set(sys.stdlib_module_names)
     added -= {name for name in added if "cython" in name}  # the extension's own run-time parts
-    assert added - {"numpy"} == {"fastgelu"}
+    # ml_dtypes only where it is installed: see _dtypes.py
+    assert added - {"numpy", "ml_dtypes"} == {"fastgelu"}
 
 
 def test_import_leaves_subnormal_numbers_alone():
@@ -140,8 +141,12 @@ def test_every_registered_function_is_a_ufunc():
         ufunc = getattr(fastgelu, name)
         assert type(ufunc) is np.ufunc
         assert (ufunc.__name__, ufunc.nin, ufunc.nout) == (name, inputs, 1)
-        char = np.dtype(dtype).char
-        assert f"{char * inputs}->{char}" in ufunc.types
+        if dtype == "bfloat16":  # no type of NumPy's: a user's loop
+            one = np.ones(1, pytest.importorskip("ml_dtypes").bfloat16)
+            assert ufunc(*[one] * inputs).dtype == one.dtype
+        else:
+            char = np.dtype(dtype).char
+            assert f"{char * inputs}->{char}" in ufunc.types
         assert name in fastgelu.__all__
 
 
@@ -289,7 +294,8 @@ def test_ufunc_docstring(name):
     assert re.findall(r"^(\w+)\n-+$", doc, re.MULTILINE) == SECTIONS
     for function in fastgelu.functions():
         if function.name == name:
-            assert f"below {function.max_ulp:g} ULP in {function.dtype}" in doc
+            bound = f"below {function.max_ulp:g} ULP" if function.max_ulp != 0.5 else "correctly rounded"
+            assert f"{bound} in {function.dtype}" in re.sub(r"\s+", " ", doc)
     assert max(map(len, doc.splitlines()[1:])) <= 100
     assert not re.search(r"[{}]", doc)
 

@@ -500,7 +500,8 @@ for thread in threads: thread.join()
 print(most)
 """
     )
-    assert 8 <= int(printed) <= 8 + 2 * 2
+    # some of the callers may be done before the last begins
+    assert 4 <= int(printed) <= 8 + 2 * 2
 
 
 @needs_proc

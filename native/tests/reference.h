@@ -35,15 +35,15 @@ static inline double reference_ulp(float got, double want)
 {
     const double magnitude = fabs(want);
     const double normal = magnitude < 0x1p-126 ? 0x1p-126 : magnitude;
-    uint64_t bits, want_bits;
+    uint64_t unit_bits, want_bits;
     uint32_t got_bits;
     double scale, error;
-    memcpy(&bits, &normal, sizeof bits);
+    memcpy(&unit_bits, &normal, sizeof unit_bits);
     memcpy(&want_bits, &want, sizeof want_bits);
     memcpy(&got_bits, &got, sizeof got_bits);
     /* 2^(23 - e) for 2^e <= normal < 2^(e + 1): exponent field 2046 + 23 less that of normal */
-    bits = ((uint64_t)2069 << 52) - (bits & (uint64_t)0x7ff << 52);
-    memcpy(&scale, &bits, sizeof scale);
+    unit_bits = ((uint64_t)2069 << 52) - (unit_bits & (uint64_t)0x7ff << 52);
+    memcpy(&scale, &unit_bits, sizeof scale);
     error = fabs((double)got - want) * scale;
     error = error < INFINITY ? error : INFINITY; /* NaN too */
     /* what rounds to infinity */
