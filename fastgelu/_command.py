@@ -115,7 +115,8 @@ def table(title, columns, rows, sections=()):
     )
     for column in columns:
         name, justify = (column, "left") if isinstance(column, str) else column
-        made.add_column(name, justify=justify, overflow="fold")
+        # numbers are not to be broken
+        made.add_column(name, justify=justify, overflow="fold", no_wrap=justify == "right")
     for number, row in enumerate(rows):
         # Text: square brackets are no markup here.
         cells = [optional("rich.text").Text(str(cell)) for cell in row]

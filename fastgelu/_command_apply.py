@@ -26,13 +26,13 @@ CHUNK = 16 << 20  # bytes of output: enough for every thread, and past the cost 
 
 def open_input(path):
     """The array of a .npy file as a memory map."""
+    if not stat.S_ISREG(os.stat(path).st_mode):  # a pipe would keep open() waiting
+        raise CommandError(f"{path} is no regular file")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # headers of old versions
             with open(path, "rb") as file:
                 size = os.fstat(file.fileno()).st_size
-                if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                    raise CommandError(f"{path} is no regular file")
                 version = np.lib.format.read_magic(file)
                 if version == (1, 0):
                     shape, fortran, dtype = np.lib.format.read_array_header_1_0(file)
@@ -41,8 +41,10 @@ def open_input(path):
                 else:  # (3, 0), which has no public reader: names of fields in UTF-8
                     raise CommandError(f"{path}: version {version} of the format is for records")
                 start = file.tell()
-    except (ValueError, TypeError, SyntaxError, EOFError, OverflowError) as error:
-        reason = " ".join(str(error).split())[:200]
+    except (OSError, CommandError):
+        raise
+    except Exception as error:  # NumPy's parser of headers raises a dozen kinds
+        reason = " ".join(str(error).split())[:120]
         raise CommandError(f"{path} is no .npy file, or a damaged one: {reason}") from error
     if dtype.hasobject:
         raise CommandError(f"{path} holds Python objects ({dtype}), not numbers")
