@@ -5,12 +5,20 @@ import argparse
 import os
 import sys
 
-from fastgelu import _command, _command_apply, _command_info, _command_plot, _config
+from fastgelu import (
+    _command,
+    _command_accuracy,
+    _command_apply,
+    _command_info,
+    _command_plot,
+    _config,
+)
 
 # Each adds one subcommand, and sets `run` to what it does: run(options) returns the exit status.
 COMMANDS = (
     _command_info.add_command,
     _command_apply.add_command,
+    _command_accuracy.add_command,
     _command_plot.add_command,
     _config.add_command,
 )

@@ -65,6 +65,19 @@ def numpy_dtype(name):
     return bfloat16() if name == "bfloat16" else np.dtype(name)
 
 
+def at_least(minimum, kind=int):
+    """A type for argparse: a number not below the minimum."""
+
+    def parse(text):
+        value = kind(text)
+        if not minimum <= value < float("inf"):
+            raise argparse.ArgumentTypeError(f"must be at least {minimum}, not {text}")
+        return value
+
+    parse.__name__ = "number"
+    return parse
+
+
 def output_path(*suffixes):
     """A type for argparse: a file whose name ends in one of the suffixes."""
 
@@ -115,8 +128,14 @@ def table(title, columns, rows, sections=()):
     )
     for column in columns:
         name, justify = (column, "left") if isinstance(column, str) else column
-        # numbers are not to be broken
-        made.add_column(name, justify=justify, overflow="fold", no_wrap=justify == "right")
+        # Numbers are not to be broken, nor to take all the room.
+        made.add_column(
+            name,
+            justify=justify,
+            overflow="fold",
+            no_wrap=justify == "right",
+            min_width=min(8, len(name)),
+        )
     for number, row in enumerate(rows):
         # Text: square brackets are no markup here.
         cells = [optional("rich.text").Text(str(cell)) for cell in row]

@@ -96,6 +96,9 @@ def run(options):
     dtypes = _command.registry_dtypes()
     rows = [(name, *(row.get(dtype, "") for dtype in dtypes)) for name, row in bounds.items()]
     columns = ["function", *((dtype, "right") for dtype in dtypes)]
+    if console.width < 64:  # one bound a line
+        rows = [(name, dtype, bound) for name, *r in rows for dtype, bound in zip(dtypes, r)]
+        columns = ["function", "dtype", ("ULP", "right")]
     console.print(_command.table("Error bounds in ULP, over all inputs", columns, rows))
     return 0
 

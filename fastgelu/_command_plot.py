@@ -51,13 +51,12 @@ def differences(axes, x, suffix):
 def draw():
     figure = _command.figure(figsize=(12, 9))
     (values, slopes), (off, off_slopes) = figure.subplots(2, 2)
-    # an odd number of points would have a step of ReLU's slope drawn as a ramp
-    x = np.linspace(-4, 4, 4000)
+    x = np.linspace(-4, 4, 4000)  # 0 is not among them, where ReLU has no slope
     curves(values, x, "", np.maximum(x, 0))
     values.set_title("Values")
     values.set_xlim(-4, 3)
     values.set_ylim(-0.5, 3)
-    curves(slopes, x, "_grad", np.where(x > 0, 1.0, np.where(x < 0, 0.0, np.nan)))
+    curves(slopes, x, "_grad", np.where(x > 0, 1.0, 0.0))
     slopes.set_title("Slopes")
     x = np.linspace(-6, 6, 6001)
     differences(off, x, "")
