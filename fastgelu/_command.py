@@ -114,33 +114,48 @@ def console(stderr=False):
     return result
 
 
-def table(title, columns, rows, sections=()):
-    """A rich table. A column is a name, or (name, "right"); nothing is cut off where it is narrow.
+def print_table(console, title, columns, rows, sections=()):
+    """Print a rich table. A column is a name, or (name, "right") for numbers, which are not broken.
 
-    A line is drawn below the rows whose numbers are in `sections`.
+    A line is drawn below the rows whose numbers are in `sections`. Where the terminal is too narrow
+    for the numbers, each row is printed as text.
     """
+    columns = [(column, "left") if isinstance(column, str) else column for column in columns]
+    rows = [[str(cell) for cell in row] for row in rows]
+    widths = [max(map(len, cells)) for cells in zip([name for name, _ in columns], *rows)]
+    numbers = [justify == "right" for _, justify in columns]
+    if any(numbers) and sum(widths) + 3 * len(widths) > console.width:
+        print_records(console, title, columns, rows)
+        return
+    text = optional("rich.text").Text  # square brackets are no markup here
     made = optional("rich.table").Table(
-        title=title,
+        title=text(title),
         title_justify="left",
         box=optional("rich.box").SIMPLE_HEAD,
         pad_edge=False,
-        show_header=any(columns),
+        show_header=any(name for name, _ in columns),
     )
-    for column in columns:
-        name, justify = (column, "left") if isinstance(column, str) else column
-        # Numbers are not to be broken, nor to take all the room.
-        made.add_column(
-            name,
-            justify=justify,
-            overflow="fold",
-            no_wrap=justify == "right",
-            min_width=min(8, len(name)),
-        )
+    for (name, justify), is_number in zip(columns, numbers):
+        made.add_column(name, justify=justify, overflow="fold", no_wrap=is_number)
     for number, row in enumerate(rows):
-        # Text: square brackets are no markup here.
-        cells = [optional("rich.text").Text(str(cell)) for cell in row]
-        made.add_row(*cells, end_section=number in sections)
-    return made
+        made.add_row(*map(text, row), end_section=number in sections)
+    console.print(made)
+
+
+def print_records(console, title, columns, rows):
+    console.print(title, markup=False)
+    last = [""] * len(columns)
+    for row in rows:
+        last = [cell or before for cell, before in zip(row, last)]
+        named = list(zip(columns, last))
+        console.print(
+            "  " + ", ".join(cell for (_, justify), cell in named if justify == "left"),
+            markup=False,
+        )
+        for (name, justify), cell in named:
+            if justify == "right" and cell:
+                console.print(f"    {name}: {cell}", markup=False)
+    console.print()
 
 
 class Progress:

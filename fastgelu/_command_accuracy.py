@@ -199,7 +199,7 @@ def show(console, name, dtype, table):
     bound = fastgelu.max_ulp(name, dtype)
     title = f"{name}, {dtype}: errors in ULP (our bound: {bound:g})"
     right = [(text, "right") for text in ("max", "mean", "% rounded correctly", "worst x")]
-    console.print(_command.table(title, ["x", "by", *right], rows, sections))
+    _command.print_table(console, title, ["x", "by", *right], rows, sections)
 
 
 def draw(curves):
@@ -210,24 +210,15 @@ def draw(curves):
     figure = _command.figure(figsize=(8 * columns, 4.5 * lines))
     low, high = PICTURE
     x = low + (np.arange(BINS) + 0.5) * ((high - low) / BINS)
-    labels = list(dict.fromkeys(label for of_one in curves.values() for label in of_one))
     for number, ((name, dtype), of_one) in enumerate(curves.items()):
         axes = figure.add_subplot(lines, columns, number + 1)
         top = 2.0 ** FORMATS[dtype][0]  # the result 0 is that wrong
         for label, most in reversed(of_one.items()):  # ours last, on top
-            index = labels.index(label)
-            axes.semilogy(
-                x,
-                np.clip(most, 0.05, 4 * top),
-                label=label,
-                color=_command.COLOURS[index % len(_command.COLOURS)],
-                linestyle=("-", "--", ":")[index // len(_command.COLOURS) % 3],
-                linewidth=2 if label == "fastgelu" else 1,
-            )
+            axes.semilogy(x, np.clip(most, 0.05, 4 * top), label=label, **_rivals.style(label))
         axes.axhline(0.5, color="black", linewidth=0.6, linestyle=":")
         axes.axhline(top, color="black", linewidth=0.6, linestyle=":")
-        axes.text(high, 0.52, "correctly rounded", ha="right", va="bottom", fontsize=8)
-        axes.text(high, 0.9 * top, "no digit right", ha="right", va="top", fontsize=8)
+        axes.text(low, 0.45, " below: correctly rounded", ha="left", va="top", fontsize=8)
+        axes.text(high, 0.9 * top, "no digit right ", ha="right", va="top", fontsize=8)
         axes.set_ylim(0.1, 8 * top)
         axes.set_xlim(low, high)
         axes.set_title(f"{name}, {dtype}")
@@ -276,7 +267,9 @@ def run(options):
             print("Truth: our float64 functions, not checked: mpmath is not installed.")
         else:
             error = self_check(exact, np.random.default_rng(SEED))
-            print(f"Truth: our float64 functions; checked against mpmath: {error:.2f} ULP of float64.")
+            print(
+                f"Truth: our float64 functions; checked against mpmath: {error:.2f} ULP of float64."
+            )
     print(f"Measured: fastgelu {fastgelu.__version__}, {_rivals.describe(libraries)}.")
     for library, problem in problems.items():
         print(f"fastgelu: {library} is left out: {problem}", file=sys.stderr)

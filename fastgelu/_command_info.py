@@ -84,22 +84,19 @@ def run(options):
         ("C header in", found["include"] or "not carried by this installation"),
         ("C library in", found["library"] or "not carried by this installation"),
     ]
-    console.print(_command.table("fastgelu", ["", ""], rows))
+    _command.print_table(console, "fastgelu", ["", ""], rows)
     rows = [
         (name, entry["version"] if entry["found"] else entry["problem"], entry["for"])
         for name, entry in found["optional"].items()
     ]
-    console.print(_command.table("Optional packages", ["package", "found", "for"], rows))
+    _command.print_table(console, "Optional packages", ["package", "found", "for"], rows)
     bounds = {}
     for entry in found["bounds"]:
         bounds.setdefault(entry["name"], {})[entry["dtype"]] = f"{entry['max_ulp']:g}"
     dtypes = _command.registry_dtypes()
     rows = [(name, *(row.get(dtype, "") for dtype in dtypes)) for name, row in bounds.items()]
     columns = ["function", *((dtype, "right") for dtype in dtypes)]
-    if console.width < 64:  # one bound a line
-        rows = [(name, dtype, bound) for name, *r in rows for dtype, bound in zip(dtypes, r)]
-        columns = ["function", "dtype", ("ULP", "right")]
-    console.print(_command.table("Error bounds in ULP, over all inputs", columns, rows))
+    _command.print_table(console, "Error bounds in ULP, over all inputs", columns, rows)
     return 0
 
 
