@@ -9,6 +9,7 @@ from fastgelu import (
     _command,
     _command_accuracy,
     _command_apply,
+    _command_bench,
     _command_info,
     _command_plot,
     _config,
@@ -19,6 +20,7 @@ COMMANDS = (
     _command_info.add_command,
     _command_apply.add_command,
     _command_accuracy.add_command,
+    _command_bench.add_command,
     _command_plot.add_command,
     _config.add_command,
 )

@@ -10,6 +10,8 @@ import functools
 import importlib
 import importlib.metadata
 import math
+import os
+import sys
 from typing import NamedTuple
 
 import numpy as np
@@ -223,7 +225,10 @@ def torch_rivals(name, dtype, threads):
 
 
 def jax_rivals(name, dtype, threads):
-    """JAX chooses its threads itself, and allocates each result."""
+    """JAX allocates each result, and takes a number of threads only before it starts: one."""
+    if threads == 1 and "jax" not in sys.modules:
+        flags = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+        os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flags}"
     jax = importlib.import_module("jax")
     if dtype == "float64":
         jax.config.update("jax_enable_x64", True)
