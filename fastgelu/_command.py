@@ -65,13 +65,13 @@ def numpy_dtype(name):
     return bfloat16() if name == "bfloat16" else np.dtype(name)
 
 
-def at_least(minimum, kind=int):
-    """A type for argparse: a number not below the minimum."""
+def between(least, most, kind=int):
+    """A type for argparse: a number in these limits."""
 
     def parse(text):
         value = kind(text)
-        if not minimum <= value < float("inf"):
-            raise argparse.ArgumentTypeError(f"must be at least {minimum}, not {text}")
+        if not least <= value <= most:
+            raise argparse.ArgumentTypeError(f"must be from {least} to {most}, not {text}")
         return value
 
     parse.__name__ = "number"

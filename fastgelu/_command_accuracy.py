@@ -294,7 +294,7 @@ def add_command(commands):
     _rivals.add_option(parser)
     parser.add_argument(
         "--points",
-        type=_command.at_least(10),
+        type=_command.between(10, 100_000_000),
         metavar="N",
         help="in each range; default: 100000, and 1000 in float64, where mpmath takes its time",
     )

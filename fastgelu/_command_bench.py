@@ -14,11 +14,12 @@ from pathlib import Path
 import numpy as np
 
 import fastgelu
-from fastgelu import _command, _rivals
+from fastgelu import _command, _rivals, _threads
 
 SEED = 20240229
 SIZES = (1 << 10, 16 << 10, 256 << 10, 4 << 20)
 BLOCK = 1e-3  # seconds: a clock's tick and a call's cost are nothing beside it
+PAUSE = 10e-3  # seconds in which other libraries' threads stop waiting busily for more work
 MIN_ROUNDS = 5
 COPY = "copy"  # the label of the machine's copy speed: as many bytes, moved by NumPy
 
@@ -80,8 +81,10 @@ def repetitions(call):
         count *= 4
 
 
-def interleave(calls, seconds):
+def interleave(calls, seconds, threads=1):
     """Time calls in turns, so that all meet the same disturbances; each round begins with another.
+
+    With threads there is a pause before each turn, and a call that wakes the threads up.
 
     Returns an array of seconds a call, of shape (rounds, calls).
     """
@@ -93,6 +96,9 @@ def interleave(calls, seconds):
         for turn in range(len(calls)):
             which = (len(rounds) + turn) % len(calls)
             call, count = calls[which], counts[which]
+            if threads > 1:
+                time.sleep(PAUSE)
+                call()
             start = time.perf_counter()
             for _ in range(count):
                 call()
@@ -117,7 +123,7 @@ def measure(case, libraries, threads, seconds, copy, problems):
         except Exception as error:  # the others go on
             problems[rival.library.lower()] = _rivals.brief(error)
     calls[COPY] = copy.bind(x, out).call
-    times = dict(zip(calls, interleave(list(calls.values()), seconds).T))
+    times = dict(zip(calls, interleave(list(calls.values()), seconds, threads).T))
     ours = times["fastgelu"]
     figures = {}
     for label, of_one in times.items():
@@ -217,6 +223,16 @@ def notes(results, setting):
         + ", ".join(f"{name} {version}" for name, version in setting["rivals"].items())
         + ".",
     ]
+    noisy = any(
+        figures["median_ns"] > 3 * figures["least_ns"]
+        for result in results
+        for figures in result["contenders"].values()
+    )
+    if noisy:
+        lines.append(
+            "Some medians are more than three times the least: this machine was not idle, or some "
+            "library's threads wait busily. Compare the least, or measure again."
+        )
     return lines
 
 
@@ -310,13 +326,17 @@ def write(path, results, setting):
 
 
 def run(options):
+    with fastgelu.num_threads(options.threads):
+        return compare(options)
+
+
+def compare(options):
     for path in options.output or ():
         _command.check_output(path)
         if path.suffix.lower() not in (".json", ".md"):
             _command.optional("matplotlib.figure")
     console = _command.console()
     libraries = _rivals.chosen(options.rivals)
-    fastgelu.set_num_threads(options.threads)
     have = fastgelu.get_num_threads()
     if have != options.threads:
         raise _command.CommandError(
@@ -376,11 +396,15 @@ def add_command(commands):
         help=f"elements; default: {' '.join(map(size_name, SIZES))}",
     )
     parser.add_argument(
-        "--threads", type=_command.at_least(1), default=1, metavar="N", help="default: 1"
+        "--threads",
+        type=_command.between(1, _threads.MOST),
+        default=1,
+        metavar="N",
+        help="default: 1",
     )
     parser.add_argument(
         "--seconds",
-        type=_command.at_least(0, float),
+        type=_command.between(0, 86400, float),
         default=50.0,
         metavar="S",
         help=f"for all together; more where {MIN_ROUNDS} rounds of each need more, and for what "
