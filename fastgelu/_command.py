@@ -24,10 +24,11 @@ class CommandError(Exception):
 
 def optional(module, extra="cli"):
     """Import an optional module, or say which extra has it."""
+    package = module.partition(".")[0]
     try:
+        importlib.import_module(package)
         return importlib.import_module(module)
     except ImportError as error:
-        package = module.partition(".")[0]
         missing = isinstance(error, ModuleNotFoundError) and error.name == package
         reason = "is not installed" if missing else f"cannot be imported ({error})"
         raise CommandError(

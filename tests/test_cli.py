@@ -112,11 +112,10 @@ def test_the_name_of_the_script_in_its_usage(monkeypatch, capsys):
 
 
 def test_a_closed_pipe_is_no_traceback():
-    process = program("info", "--json")
-    process.stdout.close()
-    assert process.stderr.read() == ""
-    assert process.wait(60) == 1
-    process.stderr.close()
+    with program("info", "--json") as process:
+        process.stdout.close()
+        assert process.stderr.read() == ""
+        assert process.wait(60) == 1
 
 
 @pytest.mark.parametrize("command", ["accuracy", "bench", "plot"])
@@ -353,8 +352,8 @@ def test_apply_on_a_full_disk(tmp_path):
         resource.setrlimit(resource.RLIMIT_FSIZE, (17 << 20, 17 << 20))
 
     arguments = ["apply", "gelu", tmp_path / "in.npy", tmp_path / "out.npy"]
-    process = program(*arguments, preexec_fn=limit)
-    out, err = process.communicate(timeout=60)
+    with program(*arguments, preexec_fn=limit) as process:
+        out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (1, "")
     assert re.fullmatch(r"fastgelu: .*out\.npy cannot be written: .*\n", err), err
     assert [path.name for path in tmp_path.iterdir()] == ["in.npy"]
@@ -363,13 +362,13 @@ def test_apply_on_a_full_disk(tmp_path):
 @pytest.mark.parametrize("which", ["SIGINT", "SIGTERM", "SIGHUP"])
 def test_apply_interrupted(which, tmp_path):
     sparse(tmp_path / "in.npy", 400_000_000)
-    process = program("apply", "gelu", tmp_path / "in.npy", tmp_path / "out.npy")
-    end = time.monotonic() + 60
-    while not [p for p in tmp_path.glob(".*.part") if p.stat().st_size > 1000]:
-        assert time.monotonic() < end and process.poll() is None
-        time.sleep(0.005)
-    process.send_signal(getattr(signal, which))
-    out, err = process.communicate(timeout=60)
+    with program("apply", "gelu", tmp_path / "in.npy", tmp_path / "out.npy") as process:
+        end = time.monotonic() + 60
+        while not [p for p in tmp_path.glob(".*.part") if p.stat().st_size > 1000]:
+            assert time.monotonic() < end and process.poll() is None
+            time.sleep(0.005)
+        process.send_signal(getattr(signal, which))
+        out, err = process.communicate(timeout=60)
     assert (process.returncode, out, err) == (1, "", "fastgelu: interrupted\n")
     assert [path.name for path in tmp_path.iterdir()] == ["in.npy"]
 
