@@ -26,7 +26,7 @@ COMMANDS = (
 )
 
 
-def main(arguments=None):
+def make_parser():
     script = os.path.basename(sys.argv[0]).removesuffix(".exe") == "fastgelu"
     parser = argparse.ArgumentParser(
         prog="fastgelu" if script else "python -m fastgelu",
@@ -35,7 +35,11 @@ def main(arguments=None):
     commands = parser.add_subparsers(metavar="command", required=True)
     for add_command in COMMANDS:
         add_command(commands)
-    options = parser.parse_args(arguments)
+    return parser
+
+
+def main(arguments=None):
+    options = make_parser().parse_args(arguments)
     try:
         status = options.run(options)
         sys.stdout.flush()

@@ -5,6 +5,7 @@ import importlib
 import json
 import os
 import re
+import shlex
 import signal
 import stat
 import subprocess
@@ -102,6 +103,30 @@ def test_script():
     assert getattr(importlib.import_module(module), function) is command_line.main
     names = {re.match(r"\w+", line)[0] for line in project["optional-dependencies"]["cli"]}
     assert names == {"rich", "matplotlib", "mpmath"}
+
+
+def test_the_commands_of_the_readme(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    np.save("x.npy", np.ones(3))
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    (block,) = re.findall(
+        r"^```sh\n(pip install '\.\[cli\]'.*?)^```", text, re.MULTILINE | re.DOTALL
+    )
+    lines = re.findall(r"^fastgelu (.*)", block, re.MULTILINE)
+    commands = [shlex.split(line, comments=True) for line in lines]
+    assert {command[0] for command in commands} == {
+        "info", "apply", "plot", "accuracy", "bench", "config"
+    }  # fmt: skip
+    for command in commands:
+        shorter = {"accuracy": ["--points", "50"], "bench": ["--seconds", "0", "--sizes", "64"]}
+        options = [*command, *shorter.get(command[0], [])]
+        if command[0] != "config":  # needs the C library: test_c_library.py
+            assert command_line.main(options) == 0
+        else:
+            command_line.make_parser().parse_args(options)
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "x.npy", "y.npy", "curves.png", "errors.png", "times.png", "times.md"
+    }  # fmt: skip
 
 
 def test_the_name_of_the_script_in_its_usage(monkeypatch, capsys):
