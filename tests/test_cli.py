@@ -392,7 +392,14 @@ def test_apply_on_a_full_disk(tmp_path):
 @pytest.mark.parametrize("which", ["SIGINT", "SIGTERM", "SIGHUP"])
 def test_apply_interrupted(which, tmp_path):
     sparse(tmp_path / "in.npy", 400_000_000)
-    with program("apply", "gelu", tmp_path / "in.npy", tmp_path / "out.npy") as process:
+    # whatever a shell in the background, or nohup, has set
+    defaults = (
+        "import signal\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "signal.signal(signal.SIGHUP, signal.SIG_DFL)"
+    )
+    arguments = ["apply", "gelu", tmp_path / "in.npy", tmp_path / "out.npy"]
+    with program(*arguments, before=defaults) as process:
         end = time.monotonic() + 60
         while not [p for p in tmp_path.glob(".*.part") if p.stat().st_size > 1000]:
             assert time.monotonic() < end and process.poll() is None
