@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The ufuncs inside functions that Numba compiles for CUDA, and what the kernels of _cuda_kernels.py
-are made of: code that is written at the place of the call, as in _numba_overloads.py.
+"""The ufuncs inside functions that Numba compiles for CUDA, and what the kernels of
+_cuda_kernels.py are made of: code that is written at the place of the call, as in _numba_overloads.py.
 
 CUDA's code generator contracts x*y + z whatever it is told. It leaves add.rn, mul.rn and fma.rn
-alone, which are asked for by name: so the results are those of the CPU, also where the caller has
-fastmath=True.
+alone, which are asked for by name: so the results are those of the CPU. A caller's fastmath=True
+does not change them, but lets negation and comparison take subnormal numbers for 0.
 """
 
 from llvmlite import ir
@@ -110,7 +110,8 @@ def register(ufunc):
     def lower(context, builder, signature, args):
         result = signature.return_type
         operands = [
-            context.cast(builder, value, given, result) for value, given in zip(args, signature.args)
+            context.cast(builder, value, given, result)
+            for value, given in zip(args, signature.args)
         ]
         dtype = "f32" if result == types.float32 else "f64"
         return write_formula(builder, ufunc.__name__, dtype, operands)

@@ -210,7 +210,9 @@ def _device(name, operands):
         if x.pointer and x.size:
             error, device = driver.cuPointerGetAttribute(attribute, x.pointer)
             if error != driver.CUresult.CUDA_SUCCESS:
-                raise ValueError(f"fastgelu.cuda.{name}: an array is not in device memory ({error!r})")
+                raise ValueError(
+                    f"fastgelu.cuda.{name}: an array is not in device memory ({error!r})"
+                )
             devices.add(int(device))
     if len(devices) > 1:
         listed = ", ".join(map(str, sorted(devices)))
@@ -385,8 +387,8 @@ Notes
 Results are those of the CPU, bit for bit (but for the payload of a NaN); error bounds and special
 values are those of `fastgelu.{name}`.
 
-The call returns as soon as the work is queued. If an argument belongs to another stream, the streams
-wait for each other on the device.
+The call returns as soon as the work is queued. If an argument belongs to another stream, the
+streams wait for each other on the device.
 
 See Also
 --------

@@ -131,6 +131,14 @@ def test_views(view):
     same_bits(y, before)  # and nothing else was written
 
 
+@pytest.mark.parametrize("start", [1, 2, 3, 4, 5])
+def test_alignment(start):
+    """Vectors are loaded from addresses that are multiples of 16 bytes only."""
+    x, y = numbers(300), numbers(300)
+    call("gelu", Exporter(x[start:]), out=Exporter(y[:-start]))
+    same_bits(y[:-start], cpu("gelu", x[start:]))
+
+
 def test_layouts_may_differ():
     dy, x, out = numbers(5, 8), numbers(8, 5, seed=2), np.zeros((5, 16), "f4")
     call("gelu_backward", Exporter(dy), Exporter(x.T), out=Exporter(out[:, 1::2]))
