@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What numba-cuda needs to compile a call of a ufunc of this package (entry point
-numba_cuda_extensions), and whether it is there."""
+numba_cuda_extensions), and whether it is there.
+
+Releases of numba-cuda up to 0.30 at least do not look at entry points when a kernel is launched:
+hence `import fastgelu.cuda` does the same.
+"""
 
 import functools
 import importlib.metadata

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The ufuncs inside functions that Numba compiles for CUDA, and what the kernels of
-_cuda_kernels.py are made of: code that is written at the place of the call, as in _numba_overloads.py.
+_cuda_kernels.py are made of: code that is written at the place of the call (see
+_numba_overloads.py).
 
 CUDA's code generator contracts x*y + z whatever it is told. It leaves add.rn, mul.rn and fma.rn
 alone, which are asked for by name: so the results are those of the CPU. A caller's fastmath=True

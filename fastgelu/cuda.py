@@ -6,7 +6,7 @@
     cuda.gelu(x, out=x)
 
 float32 and float64, with the results of the CPU, bit for bit. In a kernel of one's own
-(`@numba.cuda.jit`) `fastgelu.gelu` is a function of scalars.
+(`@numba.cuda.jit`), once this module is imported, `fastgelu.gelu` is a function of scalars.
 """
 
 import functools

@@ -200,6 +200,30 @@ def test_arrays_are_typing_errors(cuda):
         compile_for(cuda, fastgelu.gelu, types.float32[::1])
 
 
+def test_the_entry_point_is_installed(cuda, run_python):
+    """For the releases of numba-cuda that look at it; see _cuda.py."""
+    entries = importlib.metadata.entry_points(group="numba_cuda_extensions", name="init")
+    if "fastgelu._cuda:init" not in {entry.value for entry in entries}:
+        pytest.skip("built in place: no entry point is installed")
+    (entry,) = (entry for entry in entries if entry.value == "fastgelu._cuda:init")
+    assert entry.load() is _cuda.init
+
+
+@pytest.mark.parametrize("first", ["fastgelu.cuda", "numba.cuda"])
+def test_import_of_fastgelu_cuda_makes_the_ufuncs_known(cuda, run_python, first):
+    run_python(
+        f"import {first}"
+        """
+import fastgelu.cuda
+from numba import cuda, types
+@cuda.jit
+def kernel(x, y):
+    y[0] = fastgelu.gelu(x[0])
+assert "fma.rn.f32" in cuda.compile_ptx(kernel.py_func, (types.float32[::1],) * 2, cc=(8, 0))[0]
+"""
+    )
+
+
 # ---- import --------------------------------------------------------------------------------
 
 
