@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastgelu import _cuda, _ufuncs
+from fastgelu import _cuda, _dlpack, _ufuncs
 from fastgelu._docs import split
 from fastgelu._dtypes import from_numpy
 
@@ -49,6 +49,7 @@ class Operand(NamedTuple):
     dtype: np.dtype
     readonly: bool
     stream: int | None  # where the last work on it is queued; None: nothing to wait for
+    keep: object  # what must live until the kernel is queued
 
     @property
     def size(self):
@@ -71,10 +72,11 @@ def _library(x):
     return None
 
 
-def _interface(x):
+def _interface(x, stream):
     if SIMULATED and hasattr(x, "_ary"):  # an array of the simulator has no interface
         return {**x._ary.__array_interface__, "stream": None}
-    return getattr(x, "__cuda_array_interface__", None)
+    found = getattr(x, "__cuda_array_interface__", None)
+    return _dlpack.interface(x, stream or LEGACY_STREAM) if found is None else found
 
 
 def _current_stream(x, interface):
@@ -95,8 +97,8 @@ def _c_strides(shape, itemsize):
     return tuple(reversed(strides))
 
 
-def _operand(name, label, x):
-    interface = _interface(x)
+def _operand(name, label, x, stream):
+    interface = _interface(x, stream)
     if interface is None:
         kind = f"{type(x).__module__}.{type(x).__qualname__}".removeprefix("builtins.")
         raise TypeError(
@@ -118,7 +120,8 @@ def _operand(name, label, x):
     if any(value % dtype.itemsize for value in (pointer or 0, *strides)):
         raise ValueError(f"fastgelu.cuda.{name}: {label} is not aligned to its elements")
     stream = _current_stream(x, interface)
-    return Operand(x, pointer or 0, shape, strides, dtype, bool(readonly), stream)
+    keep = interface.get("capsule")
+    return Operand(x, pointer or 0, shape, strides, dtype, bool(readonly), stream, keep)
 
 
 def _broadcast(operand, shape):
@@ -322,14 +325,14 @@ def _new(inputs, shape, stream):
 
 def _call(name, inputs, out, stream):
     labels = ("x",) if len(inputs) == 1 else ("x1", "x2")
-    inputs = [_operand(name, label, x) for label, x in zip(labels, inputs)]
+    stream = _handle(name, stream)
+    inputs = [_operand(name, label, x, stream) for label, x in zip(labels, inputs)]
     _check_inputs(name, inputs)
     shape = _result_shape(name, inputs)
-    stream = _handle(name, stream)
     views = [_broadcast(x, shape) for x in inputs]
     given = []
     if out is not None:
-        given = [_operand(name, "out", out)]
+        given = [_operand(name, "out", out, stream)]
         _check_out(name, views, shape, *given)
     if stream is None:
         stream = next((x.stream for x in (*inputs, *given) if x.stream is not None), 0)
@@ -337,7 +340,7 @@ def _call(name, inputs, out, stream):
     with nullcontext() if device is None else _cuda_module.gpus[device]:
         if out is None:
             out = _new(inputs, shape, stream)
-        target = given[0] if given else _operand(name, "out", out)
+        target = given[0] if given else _operand(name, "out", out, stream)
         if target.size == 0:
             return out
         others = {
@@ -361,8 +364,8 @@ DOCSTRING = """\
 Parameters
 ----------
 {parameters} : array in device memory
-    {what}: any object with ``__cuda_array_interface__``, of float32 or float64, of any shape and
-    strides.
+    {what}: any object with ``__cuda_array_interface__`` or
+    ``__dlpack__``, of float32 or float64, of any shape and strides.
 out : array in device memory, optional
     Where the result goes, of the same dtype; may be an input itself.
 stream : stream or int, optional

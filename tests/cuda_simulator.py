@@ -70,6 +70,20 @@ class Exporter:
         }
 
 
+class DlpackExporter:
+    """The same by DLPack alone."""
+
+    def __init__(self, array, device=2):
+        self.array, self.device, self.streams = array, device, []
+
+    def __dlpack_device__(self):
+        return self.device, 0
+
+    def __dlpack__(self, stream=None):
+        self.streams.append(stream)
+        return self.array.__dlpack__()
+
+
 # ---- results -----------------------------------------------------------------------------
 
 
@@ -137,6 +151,23 @@ def test_alignment(start):
     x, y = numbers(300), numbers(300)
     call("gelu", Exporter(x[start:]), out=Exporter(y[:-start]))
     same_bits(y[:-start], cpu("gelu", x[start:]))
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("view", ["columns", "rows backwards", "transposed", "one column"])
+def test_dlpack(view, dtype):
+    x, y = VIEWS[view](numbers(7, 12, dtype=dtype)), VIEWS[view](numbers(7, 12, dtype=dtype))
+    same_bits(call("gelu", DlpackExporter(x)), cpu("gelu", x))
+    call("gelu", DlpackExporter(x), out=DlpackExporter(y))
+    same_bits(y, cpu("gelu", x))
+
+
+def test_dlpack_that_will_not_do():
+    with pytest.raises(TypeError, match="no array in device memory"):
+        call("gelu", DlpackExporter(numbers(4), device=1))
+    for dtype in ("f2", "i4", "?"):
+        with pytest.raises(TypeError, match="must be float32 or float64"):
+            call("gelu", DlpackExporter(np.zeros(4, dtype)))
 
 
 def test_layouts_may_differ():
@@ -313,6 +344,16 @@ def queue(monkeypatch):
 def test_streams(queue, x_stream, out_stream, stream, want):
     x, out = Exporter(numbers(4), x_stream), Exporter(numbers(4), out_stream)
     call("gelu", x, out=out, stream=stream)
+    assert queue == want
+
+
+def test_streams_of_dlpack(queue):
+    x = DlpackExporter(numbers(4))
+    call("gelu", x)
+    call("gelu", x, stream=5)
+    call("gelu_backward", x, Exporter(numbers(4), 7), stream=0)
+    assert x.streams == [1, 5, 1]
+    want = [("launch", 1), ("launch", 5), (0, "waits for", 7), ("launch", 0), (7, "waits for", 0)]
     assert queue == want
 
 
