@@ -17,21 +17,21 @@ def formulas(V, I, K):
     bool, never an operand: false is right for every x, true where algorithms.h says so.
     """
 
-    def polynomial(x, x2, c, degree):
-        step = 2 if degree < 8 else 4
+    def polynomial(x, x2, c, from_, to):
+        step = 2 if to - from_ < 8 else 4
         power = x2 if step == 2 else V.mul(x2, x2)
         sum = power
-        i = degree - degree % step
-        while i >= 0:
+        i = to - (to - from_) % step
+        while i >= from_:
             part = V.set(c[i])
-            if i < degree:
+            if i < to:
                 part = V.fma(x, V.set(c[i + 1]), part)
-            if step == 4 and i + 2 <= degree:
+            if step == 4 and i + 2 <= to:
                 high = V.set(c[i + 2])
-                if i + 2 < degree:
+                if i + 2 < to:
                     high = V.fma(x, V.set(c[i + 3]), high)
                 part = V.fma(x2, high, part)
-            sum = part if i + step > degree else V.fma(sum, power, part)
+            sum = part if i + step > to else V.fma(sum, power, part)
             i -= step
         return sum
 
@@ -99,8 +99,8 @@ def formulas(V, I, K):
         u = two_product(t, t)
         k = V.fma(u.hi, V.set(K.gelu_log2e), V.set(K.gelu_shifter))
         n = V.sub(k, V.set(K.gelu_shifter))
-        h = V.div(polynomial(t, u.hi, K.gelu_num, len(K.gelu_num) - 1),
-            polynomial(t, u.hi, K.gelu_den, len(K.gelu_den) - 1))
+        h = V.div(polynomial(t, u.hi, K.gelu_num, 0, len(K.gelu_num) - 1),
+            polynomial(t, u.hi, K.gelu_den, 0, len(K.gelu_den) - 1))
         d = V.fma(t, V.set(K.gelu_beta), V.set(K.gelu_alpha))
         d_lo = V.fms(t, V.set(K.gelu_beta), V.sub(d, V.set(K.gelu_alpha)))
         inverse = V.div(V.set(K.one), d)
@@ -108,34 +108,33 @@ def formulas(V, I, K):
         b_lo = V.mul(V.fnma(b, d_lo, V.fnma(b, d, t)), inverse)
         g = fast_two_sum(V.fnma(n, V.set(K.gelu_step_hi), u.hi),
             V.fnma(n, V.set(K.gelu_step_lo), u.lo)).hi
-        r = V.fma(g, polynomial(g, V.mul(g, g), K.gelu_exp + 1, len(K.gelu_exp) - 2),
+        r = V.fma(g, polynomial(g, V.mul(g, g), K.gelu_exp, 1, len(K.gelu_exp) - 1),
             V.set(K.gelu_exp[0]))
-        k_split = k if near else at_least(k, V.set(K.split))
+        k_split = k if near > 0 else at_least(k, V.set(K.split))
         scale = pow2(k_split)
         high = V.mul(b, scale)
         low = V.mul(b_lo, scale)
         z = V.fma(V.fma(g, h, g), r, h)
         base = V.select_negative(x, V.set(K.minus_zero), x if near else t)
         y = V.sub(V.sub(base, high), V.fma(high, z, V.fma(low, z, low)))
-        if near:
+        if near > 0:
             return y
-        return unless_plain(x, limit, V.select_negative(x, V.mul(y, pow2_ratio(k, k_split)), y),
-            plain_value(x, limit))
+        scaled = V.select_negative(x, V.mul(y, pow2_ratio(k, k_split)), y)
+        return scaled if near else unless_plain(x, limit, scaled, plain_value(x, limit))
 
     def times_sigmoid(x, k, g, r, near):
-        if near:
+        if near > 0:
             scale = pow2(k)
             return V.div(x, V.fma(V.mul(g, scale), r, V.add(V.set(K.one), scale)))
         zero = V.set(K.shifter)
         k_split = at_least(at_most(k, V.set(K.split_above)), V.set(K.split))
         scale = pow2(k_split)
         gs = V.mul(g, scale)
-        plain = V.fma(gs, r, V.add(V.set(K.one), scale))
+        exact = V.fma(gs, r, V.add(V.set(K.one), scale))
         p = two_product(gs, r)
         sum = fast_two_sum(scale, p.hi)
-        between = V.add(sum.hi, V.add(sum.lo, V.add(p.lo, V.set(K.one))))
-        d = V.select_above(scale, V.set(K.exact),
-            V.select_above(scale, V.set(K.large), plain, between), plain)
+        joined = V.add(sum.hi, V.add(sum.lo, V.add(p.lo, V.set(K.one))))
+        d = V.select_above(scale, V.set(K.exact), joined, exact)
         y = V.div(x, d)
         return V.mul(y, pow2_ratio(at_least(k_split, zero), at_least(k, zero)))
 
@@ -147,7 +146,7 @@ def formulas(V, I, K):
         n = V.sub(k, V.set(K.shifter))
         g = V.fnma(n, V.set(K.silu_step_lo), V.fnma(n, V.set(K.silu_step_hi), u))
         y = times_sigmoid(c, k, g,
-            V.fma(g, polynomial(g, V.mul(g, g), K.silu_exp + 1, len(K.silu_exp) - 2),
+            V.fma(g, polynomial(g, V.mul(g, g), K.silu_exp, 1, len(K.silu_exp) - 1),
                 V.set(K.silu_exp[0])), near)
         return y if near else unless_plain(x, limit, y, plain_value(x, limit))
 
@@ -159,9 +158,8 @@ def formulas(V, I, K):
         n = V.sub(k, V.set(K.shifter))
         g = V.fnma(n, V.set(K.gelu_sigmoid_step_lo), V.fnma(n, V.set(K.gelu_sigmoid_step_hi), u))
         y = times_sigmoid(c, k, g,
-            V.fma(g,
-                polynomial(g, V.mul(g, g), K.gelu_sigmoid_exp + 1, len(K.gelu_sigmoid_exp) - 2),
-                    V.set(K.gelu_sigmoid_exp[0])), near)
+            V.fma(g, polynomial(g, V.mul(g, g), K.gelu_sigmoid_exp, 1, len(K.gelu_sigmoid_exp) - 1),
+                V.set(K.gelu_sigmoid_exp[0])), near)
         return y if near else unless_plain(x, limit, y, plain_value(x, limit))
 
     def tanh_argument(t):
@@ -184,7 +182,7 @@ def formulas(V, I, K):
         g = fast_two_sum(V.fnma(n, V.set(K.gelu_tanh_step_hi), u.hi),
             V.fnma(n, V.set(K.gelu_tanh_step_lo), u.lo)).hi
         y = times_sigmoid(c, k, g,
-            V.fma(g, polynomial(g, V.mul(g, g), K.gelu_tanh_exp + 1, len(K.gelu_tanh_exp) - 2),
+            V.fma(g, polynomial(g, V.mul(g, g), K.gelu_tanh_exp, 1, len(K.gelu_tanh_exp) - 1),
                 V.set(K.gelu_tanh_exp[0])), near)
         return y if near else unless_plain(x, limit, y, plain_value(x, limit))
 
@@ -193,14 +191,14 @@ def formulas(V, I, K):
         k = V.fma(V.add(u.hi, V.set(K.gelu_grad_offset)), V.set(K.gelu_grad_log2e),
             V.set(K.gelu_grad_shifter))
         n = V.sub(k, V.set(K.gelu_grad_shifter))
-        h = V.div(V.fma(t, polynomial(t, u.hi, K.gelu_grad_num + 1, len(K.gelu_grad_num) - 2),
-            V.set(K.gelu_grad_num[0])), V.fma(t, polynomial(t, u.hi, K.gelu_grad_den + 1,
-                len(K.gelu_grad_den) - 2), V.set(K.gelu_grad_den[0])))
+        h = V.div(V.fma(t, polynomial(t, u.hi, K.gelu_grad_num, 1, len(K.gelu_grad_num) - 1),
+            V.set(K.gelu_grad_num[0])), V.fma(t, polynomial(t, u.hi, K.gelu_grad_den, 1,
+                len(K.gelu_grad_den) - 1), V.set(K.gelu_grad_den[0])))
         u = pair(u.hi, V.add(u.lo, V.set(K.gelu_grad_offset)))
         g = fast_two_sum(V.fnma(n, V.set(K.gelu_grad_step_hi), u.hi),
             V.fnma(n, V.set(K.gelu_grad_step_lo), u.lo))
         g2 = V.mul(g.hi, g.hi)
-        r = polynomial(g.hi, g2, K.gelu_grad_exp, len(K.gelu_grad_exp) - 1)
+        r = polynomial(g.hi, g2, K.gelu_grad_exp, 0, len(K.gelu_grad_exp) - 1)
         b = distance(V.set(K.gelu_zero_hi), V.set(K.gelu_zero_lo), t)
         if len(K.gelu_num) > 8:
             b = fast_two_sum(b.hi, V.fma(b.hi, h, V.fma(b.lo, h, b.lo)))
@@ -209,14 +207,14 @@ def formulas(V, I, K):
         else:
             gh = V.fma(g.hi, h, g.hi)
             z = V.fma(V.mul(gh, g.hi), r, V.fma(gh, V.set(K.minus_half), h))
-        scale = pow2(k if near else at_least(k, V.set(K.split)))
+        scale = pow2(k if near > 0 else at_least(k, V.set(K.split)))
         high = V.mul(b.hi, scale)
         low = V.mul(b.lo, scale)
         p = tail(V.add(high, V.fma(high, z, V.fma(low, z, low))), k)
         return p
 
     def sigmoid_tail(k, g, r, rate, d, lo, c, near):
-        scale = pow2(k if near else at_least(k, V.set(K.split)))
+        scale = pow2(k if near > 0 else at_least(k, V.set(K.split)))
         z = V.mul(g.hi, r)
         e0 = V.set(c[2])
         e0_scale = V.mul(e0, scale)
@@ -251,7 +249,7 @@ def formulas(V, I, K):
         g = fast_two_sum(V.fnma(n, V.set(K.silu_step_hi), d.hi),
             V.fnma(n, V.set(K.silu_step_lo), d.lo))
         return sigmoid_tail(k, g,
-            V.fma(g.hi, polynomial(g.hi, V.mul(g.hi, g.hi), K.silu_exp + 1, len(K.silu_exp) - 2),
+            V.fma(g.hi, polynomial(g.hi, V.mul(g.hi, g.hi), K.silu_exp, 1, len(K.silu_exp) - 1),
                 V.set(K.silu_exp[0])), V.set(K.silu_rate), d.hi, lo, K.silu_square, near)
 
     def gelu_sigmoid_tail(t, near):
@@ -264,8 +262,8 @@ def formulas(V, I, K):
             V.fnma(n, V.set(K.gelu_sigmoid_step_lo), d.lo))
         return sigmoid_tail(k, g,
             V.fma(g.hi,
-                polynomial(g.hi, V.mul(g.hi, g.hi), K.gelu_sigmoid_exp + 1,
-                    len(K.gelu_sigmoid_exp) - 2), V.set(K.gelu_sigmoid_exp[0])),
+                polynomial(g.hi, V.mul(g.hi, g.hi), K.gelu_sigmoid_exp, 1,
+                    len(K.gelu_sigmoid_exp) - 1), V.set(K.gelu_sigmoid_exp[0])),
                         V.set(K.gelu_sigmoid_rate), d.hi, lo, K.gelu_sigmoid_square, near)
 
     def gelu_tanh_tail(t, near):
@@ -284,13 +282,13 @@ def formulas(V, I, K):
         lo = V.add(V.fma(dt.lo, V.set(K.minus_two), sum.lo), V.add(thrice.lo, low))
         return sigmoid_tail(k, g,
             V.fma(g.hi,
-                polynomial(g.hi, V.mul(g.hi, g.hi), K.gelu_tanh_exp + 1, len(K.gelu_tanh_exp) - 2),
+                polynomial(g.hi, V.mul(g.hi, g.hi), K.gelu_tanh_exp, 1, len(K.gelu_tanh_exp) - 1),
                     V.set(K.gelu_tanh_exp[0])), V.set(K.gelu_tanh_rate), sum.hi, lo,
                         K.gelu_tanh_square, near)
 
     def finish_slope(x, limit, r, near):
-        k = r.k if near else at_least(r.k, V.set(K.split))
-        below = r.p if near else V.mul(r.p, pow2_ratio(r.k, k))
+        k = r.k if near > 0 else at_least(r.k, V.set(K.split))
+        below = r.p if near > 0 else V.mul(r.p, pow2_ratio(r.k, k))
         y = V.select_negative(x, below, V.sub(V.set(K.one), r.p))
         return y if near else unless_plain(x, limit, y, plain_slope(x, limit))
 
@@ -306,13 +304,13 @@ def formulas(V, I, K):
 
     def finish_backward(dy, x, limit, r, near):
         above = V.sub(V.set(K.one), r.p)
-        if near:
+        if near > 0:
             return V.mul(dy, V.select_negative(x, r.p, above))
         k = at_least(r.k, V.set(K.split))
         k1 = at_least(r.k, V.set(K.split_twice))
         scaled_dy = V.mul(V.mul(dy, pow2_ratio(k1, k)), pow2_ratio(r.k, k1))
         y = V.mul(V.select_negative(x, scaled_dy, dy), V.select_negative(x, r.p, above))
-        return unless_plain(x, limit, y, plain_backward(dy, x, limit))
+        return y if near else unless_plain(x, limit, y, plain_backward(dy, x, limit))
 
     def plain_gelu(x):
         return plain_value(x, V.set(K.gelu_limit))

@@ -19,10 +19,11 @@
  * spent on less (NOTES.md).
  *
  * A power of two is applied in two steps where it may leave the range of normal numbers
- * (x far below 0), the second to the finished result, so that it is rounded once. `near`
- * says that FG_C(tiny) < |x| <= FG_C(<function>_near): then that step, and the clamping of x,
- * change nothing and are left out. Where |x| <= FG_C(tiny) or |x| > FG_C(<function>_end), and
- * for NaN, the result is plain: x/2, x, -0, and so on. The three ways give the same bits.
+ * (x far below 0), the second to the finished result, so that it is rounded once. Where
+ * |x| <= FG_C(tiny) or |x| > FG_C(<function>_end), and for NaN, the result is plain: x/2, x, -0,
+ * and so on. Of the ways through a function, which all give the same bits, `near` chooses: 1, if
+ * FG_C(tiny) < |x| <= FG_C(<function>_near), leaves out the second step; 1 and -1, if
+ * FG_C(tiny) < |x| <= FG_C(<function>_end), the clamping of x and the plain results; 0 nothing.
  *
  * NaN and infinities: t is clamped, NaN too, and the lane gets its plain result at the end. */
 
@@ -40,34 +41,35 @@ typedef struct pair {
 /* float64 needs more terms, which bring more rounding errors: some more care takes them out. */
 #define FG_CAREFUL (FG_COUNT(FG_NAME(fg_gelu_num)) > 8)
 
-/* c[0] + c[1] x + ... + c[degree] x^degree: in pairs of terms, and pairs of pairs where it is
- * long, by Horner's rule in x^2 or x^4. That takes hardly more operations than Horner's rule in
- * x does, in half the time, and fewer rounding errors of full weight where x is large. */
-static FG_INLINE V polynomial(V x, V x2, const T *c, int degree)
+/* c[from] + c[from + 1] x + ... + c[to] x^(to - from): in pairs of terms, and pairs of pairs
+ * where it is long, by Horner's rule in x^2 or x^4. That takes hardly more operations than
+ * Horner's rule in x does, in half the time, and fewer rounding errors of full weight where x
+ * is large. */
+static FG_INLINE V polynomial(V x, V x2, const T *c, int from, int to)
 {
-    const int step = degree < 8 ? 2 : 4;
+    const int step = to - from < 8 ? 2 : 4;
     const V power = step == 2 ? x2 : v_mul(x2, x2);
     V sum = power;
-    for (int i = degree - degree % step; i >= 0; i -= step) {
+    for (int i = to - (to - from) % step; i >= from; i -= step) {
         V part = v_set(c[i]);
-        if (i < degree)
+        if (i < to)
             part = v_fma(x, v_set(c[i + 1]), part);
-        if (step == 4 && i + 2 <= degree) {
+        if (step == 4 && i + 2 <= to) {
             V high = v_set(c[i + 2]);
-            if (i + 2 < degree)
+            if (i + 2 < to)
                 high = v_fma(x, v_set(c[i + 3]), high);
             part = v_fma(x2, high, part);
         }
-        sum = i + step > degree ? part : v_fma(sum, power, part);
+        sum = i + step > to ? part : v_fma(sum, power, part);
     }
     return sum;
 }
 #define FG_POLYNOMIAL(x, x2, name) \
-    polynomial(x, x2, FG_NAME(fg_##name), FG_COUNT(FG_NAME(fg_##name)) - 1)
+    polynomial(x, x2, FG_NAME(fg_##name), 0, FG_COUNT(FG_NAME(fg_##name)) - 1)
 
 /* The same with c[0] last: one rounding where x is small. */
-#define FG_POLYNOMIAL_NEAR_0(x, x2, name)                                                 \
-    v_fma(x, polynomial(x, x2, FG_NAME(fg_##name) + 1, FG_COUNT(FG_NAME(fg_##name)) - 2), \
+#define FG_POLYNOMIAL_NEAR_0(x, x2, name)                                                \
+    v_fma(x, polynomial(x, x2, FG_NAME(fg_##name), 1, FG_COUNT(FG_NAME(fg_##name)) - 1), \
           v_set(FG_NAME(fg_##name)[0]))
 
 /* a + b exactly, for |a| >= |b| or a = 0. */
@@ -197,7 +199,7 @@ static FG_INLINE V FG_NAME(gelu)(V x, int near)
     const V b_lo = v_mul(v_fnma(b, d_lo, v_fnma(b, d, t)), inverse);
     const V g = FG_REDUCED(u, n, gelu).hi;
     const V r = FG_EXPM1_OVER(g, gelu);
-    const V k_split = near ? k : at_least(k, FG_C(split));
+    const V k_split = near > 0 ? k : at_least(k, FG_C(split));
     const V scale = pow2(k_split);
     const V high = v_mul(b, scale), low = v_mul(b_lo, scale);
     /* (1 + h)(1 + g r) = 1 + z */
@@ -205,17 +207,17 @@ static FG_INLINE V FG_NAME(gelu)(V x, int near)
     /* a zero of x keeps its sign: -0 - (+0) */
     const V base = v_select_negative(x, FG_C(minus_zero), near ? x : t);
     const V y = v_sub(v_sub(base, high), v_fma(high, z, v_fma(low, z, low)));
-    if (near)
+    if (near > 0)
         return y;
-    return unless_plain(x, limit, v_select_negative(x, v_mul(y, pow2_ratio(k, k_split)), y),
-                        plain_value(x, limit));
+    const V scaled = v_select_negative(x, v_mul(y, pow2_ratio(k, k_split)), y);
+    return near ? scaled : unless_plain(x, limit, scaled, plain_value(x, limit));
 }
 
 /* x / (1 + 2^n (1 + g r)); x and so n are clamped. The rounding of the denominator and of the
  * quotient make up most of the error: below 2 ULP together. */
 static FG_INLINE V times_sigmoid(V x, V k, V g, V r, int near)
 {
-    if (near) { /* |n| < the precision: 1 + 2^n is exact */
+    if (near > 0) { /* |n| < the precision: 1 + 2^n is exact */
         const V scale = pow2(k);
         return v_div(x, v_fma(v_mul(g, scale), r, v_add(FG_C(one), scale)));
     }
@@ -223,14 +225,12 @@ static FG_INLINE V times_sigmoid(V x, V k, V g, V r, int near)
     const V k_split = at_least(at_most(k, FG_C(split_above)), FG_C(split));
     const V scale = pow2(k_split);
     const V gs = v_mul(g, scale);
-    /* 1 + 2^n is exact as far as the short way goes, and soon after that the 1 does not matter;
-     * between the two it goes with the low parts */
-    const V plain = v_fma(gs, r, v_add(FG_C(one), scale));
+    /* 1 + 2^n is exact as far as the short way goes; then the 1 joins the low parts */
+    const V exact = v_fma(gs, r, v_add(FG_C(one), scale));
     const pair p = two_product(gs, r);
     const pair sum = fast_two_sum(scale, p.hi);
-    const V between = v_add(sum.hi, v_add(sum.lo, v_add(p.lo, FG_C(one))));
-    const V d = v_select_above(scale, FG_C(exact),
-                               v_select_above(scale, FG_C(large), plain, between), plain);
+    const V joined = v_add(sum.hi, v_add(sum.lo, v_add(p.lo, FG_C(one))));
+    const V d = v_select_above(scale, FG_C(exact), joined, exact);
     const V y = v_div(x, d);
     return v_mul(y, pow2_ratio(at_least(k_split, zero), at_least(k, zero)));
 }
@@ -304,7 +304,7 @@ static FG_INLINE tail FG_NAME(gelu_tail)(V t, int near)
         const V gh = v_fma(g.hi, h, g.hi);
         z = v_fma(v_mul(gh, g.hi), r, v_fma(gh, FG_C(minus_half), h));
     }
-    const V scale = pow2(near ? k : at_least(k, FG_C(split)));
+    const V scale = pow2(near > 0 ? k : at_least(k, FG_C(split)));
     const V high = v_mul(b.hi, scale), low = v_mul(b.lo, scale);
     const tail p = {v_add(high, v_fma(high, z, v_fma(low, z, low))), k};
     return p;
@@ -321,7 +321,7 @@ static FG_INLINE tail FG_NAME(gelu_tail)(V t, int near)
  * mended by its remainder. */
 static FG_INLINE tail sigmoid_tail(V k, pair g, V r, V rate, V d, V lo, const T *c, int near)
 {
-    const V scale = pow2(near ? k : at_least(k, FG_C(split)));
+    const V scale = pow2(near > 0 ? k : at_least(k, FG_C(split)));
     const V z = v_mul(g.hi, r);
     const V e0 = v_set(c[2]);
     const V e0_scale = v_mul(e0, scale);
@@ -383,8 +383,8 @@ static FG_INLINE tail FG_NAME(gelu_tanh_tail)(V t, int near)
 
 static FG_INLINE V finish_slope(V x, V limit, tail r, int near)
 {
-    const V k = near ? r.k : at_least(r.k, FG_C(split));
-    const V below = near ? r.p : v_mul(r.p, pow2_ratio(r.k, k));
+    const V k = near > 0 ? r.k : at_least(r.k, FG_C(split));
+    const V below = near > 0 ? r.p : v_mul(r.p, pow2_ratio(r.k, k));
     const V y = v_select_negative(x, below, v_sub(FG_C(one), r.p));
     return near ? y : unless_plain(x, limit, y, plain_slope(x, limit));
 }
@@ -409,13 +409,13 @@ static FG_INLINE V plain_backward(V dy, V x, V limit)
 static FG_INLINE V finish_backward(V dy, V x, V limit, tail r, int near)
 {
     const V above = v_sub(FG_C(one), r.p);
-    if (near)
+    if (near > 0)
         return v_mul(dy, v_select_negative(x, r.p, above));
     const V k = at_least(r.k, FG_C(split));
     const V k1 = at_least(r.k, FG_C(split_twice));
     const V scaled_dy = v_mul(v_mul(dy, pow2_ratio(k1, k)), pow2_ratio(r.k, k1));
     const V y = v_mul(v_select_negative(x, scaled_dy, dy), v_select_negative(x, r.p, above));
-    return unless_plain(x, limit, y, plain_backward(dy, x, limit));
+    return near ? y : unless_plain(x, limit, y, plain_backward(dy, x, limit));
 }
 
 #define FG_PLAIN_VALUE(form)                       \

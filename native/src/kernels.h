@@ -22,12 +22,12 @@
 #undef FG_HALF
 #undef FG_REAL
 
-/* The array loops. A block of an array goes the short way if all its elements allow it (see
- * algorithms.h), and the plain way if they are all very small or all very large; one test a
- * block leaves the loops without a branch, and their constants in registers. The last few
- * elements go the long way by a small buffer. The ways give the same bits. */
-enum { FG_BLOCK = 1024 };
-enum fg_way { FG_PLAIN, FG_NEAR, FG_FAR };
+/* The array loops. All elements of a block go the same way (see algorithms.h), the shortest that
+ * all allow; one test a block leaves the loops without a branch, and their constants in
+ * registers. A block of which some elements have plain results is taken in small pieces. The
+ * last few elements go by way of a small buffer. */
+enum { FG_BLOCK = 1024, FG_PIECE = 64 };
+enum fg_way { FG_PLAIN, FG_NEAR, FG_LONG, FG_MIXED };
 
 #define FG_WAY(dtype)                                                                              \
     static FG_INLINE enum fg_way way_##dtype(size_t n, const fg_##dtype *x, fg_##dtype near_limit, \
@@ -41,9 +41,10 @@ enum fg_way { FG_PLAIN, FG_NEAR, FG_FAR };
         }                                                                                          \
         if (i_all_above_##dtype(least, fg_tiny_##dtype))                                           \
             return !i_any_above_##dtype(most, near_limit) ? FG_NEAR                                \
+                   : !i_any_above_##dtype(most, end)      ? FG_LONG                                \
                    : i_all_above_##dtype(least, end)      ? FG_PLAIN                               \
-                                                          : FG_FAR;                                \
-        return i_any_above_##dtype(most, fg_tiny_##dtype) ? FG_FAR : FG_PLAIN;                     \
+                                                          : FG_MIXED;                              \
+        return i_any_above_##dtype(most, fg_tiny_##dtype) ? FG_MIXED : FG_PLAIN;                   \
     }
 FG_WAY(f32)
 FG_WAY(f64)
@@ -55,7 +56,7 @@ FG_WAY(f64)
         I_f32 most = v_bits_f32(v_abs_f32(v_load_##dtype(x)));                                 \
         for (size_t i = FG_LANES_##dtype; i < n; i += FG_LANES_##dtype)                        \
             most = i_most_f32(most, v_bits_f32(v_abs_f32(v_load_##dtype(x + i))));             \
-        return i_any_above_f32(most, near_limit) ? FG_FAR : FG_NEAR;                           \
+        return i_any_above_f32(most, near_limit) ? FG_MIXED : FG_NEAR;                         \
     }
 FG_WAY16(f16)
 FG_WAY16(bf16)
@@ -93,14 +94,24 @@ FG_WAY16(bf16)
                                                int past)                                     \
     {                                                                                        \
         enum { LANES = FG_LANES_##dtype };                                                   \
-        while (n >= LANES) {                                                                 \
-            const size_t some = n < FG_BLOCK ? n - n % LANES : FG_BLOCK;                     \
-            switch (FG_WAY_##dtype(name, dtype)) {                                           \
+        for (size_t pieces = 0; n >= LANES;) {                                               \
+            const size_t most = pieces ? FG_PIECE : FG_BLOCK;                                \
+            const size_t some = n < most ? n - n % LANES : most;                             \
+            const enum fg_way way = FG_WAY_##dtype(name, dtype);                             \
+            if (way == FG_MIXED && some > FG_PIECE) {                                        \
+                pieces = some;                                                               \
+                continue;                                                                    \
+            }                                                                                \
+            pieces -= pieces < some ? pieces : some;                                         \
+            switch (way) {                                                                   \
             case FG_NEAR:                                                                    \
                 FG_EACH_VECTOR_1(dtype, name##_##dtype(value, 1))                            \
                 break;                                                                       \
             case FG_PLAIN:                                                                   \
                 FG_EACH_VECTOR_1(dtype, FG_PLAIN_CALL_1_##dtype(name, dtype))                \
+                break;                                                                       \
+            case FG_LONG:                                                                    \
+                FG_EACH_VECTOR_1(dtype, name##_##dtype(value, -1))                           \
                 break;                                                                       \
             default:                                                                         \
                 FG_EACH_VECTOR_1(dtype, name##_##dtype(value, 0))                            \
@@ -128,14 +139,24 @@ FG_WAY16(bf16)
                                                const fg_##dtype *x, fg_##dtype *dx, int past) \
     {                                                                                         \
         enum { LANES = FG_LANES_##dtype };                                                    \
-        while (n >= LANES) {                                                                  \
-            const size_t some = n < FG_BLOCK ? n - n % LANES : FG_BLOCK;                      \
-            switch (FG_WAY_##dtype(name, dtype)) {                                            \
+        for (size_t pieces = 0; n >= LANES;) {                                                \
+            const size_t most = pieces ? FG_PIECE : FG_BLOCK;                                 \
+            const size_t some = n < most ? n - n % LANES : most;                              \
+            const enum fg_way way = FG_WAY_##dtype(name, dtype);                              \
+            if (way == FG_MIXED && some > FG_PIECE) {                                         \
+                pieces = some;                                                                \
+                continue;                                                                     \
+            }                                                                                 \
+            pieces -= pieces < some ? pieces : some;                                          \
+            switch (way) {                                                                    \
             case FG_NEAR:                                                                     \
                 FG_EACH_VECTOR_2(dtype, name##_##dtype(upstream, value, 1))                   \
                 break;                                                                        \
             case FG_PLAIN:                                                                    \
                 FG_EACH_VECTOR_2(dtype, FG_PLAIN_CALL_2_##dtype(name, dtype))                 \
+                break;                                                                        \
+            case FG_LONG:                                                                     \
+                FG_EACH_VECTOR_2(dtype, name##_##dtype(upstream, value, -1))                  \
                 break;                                                                        \
             default:                                                                          \
                 FG_EACH_VECTOR_2(dtype, name##_##dtype(upstream, value, 0))                   \

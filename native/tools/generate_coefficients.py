@@ -67,13 +67,10 @@ def solve(f, guess):
 A = 2 * mp.sqrt(2 / mp.pi)
 B = A * mp.mpf("0.044715")
 C = mp.mpf("1.702")
-# L = t/(alpha + beta t) exp(-t^2/2) (1 + h), for h within 0.087
+# gelu: L = t/(alpha + beta t) exp(-t^2/2) (1 + h), for h within 0.087
 GELU_ALPHA, GELU_BETA = mp.mpf(117) / 64, mp.mpf(147) / 64
-
-
+# gelu_grad: P = c (t0 - t) exp(-t^2/2) (1 + h), c = exp(-offset/2)/2, for h from 0.45 at 0 to -0.13
 GELU_GRAD_OFFSET = mp.mpf(11) / 64
-
-
 GELU_GRAD_SCALE = mp.exp(-GELU_GRAD_OFFSET / 2) / 2
 
 
@@ -191,7 +188,7 @@ def fits(fmt):
     fit = first_that_works(
         g, lambda t, y: 1 + y, 0, lim["gelu_backward_limit"], *DEGREES["gelu_grad"][fmt.name]
     )
-    # D(0) just below a power of two: its rounding counts most where the slope is just below 1/2
+    # the scale that keeps every float32 result below 2 ULP; others tried do not (NOTES.md)
     top = mp.mpf(61) / 32
     polys["gelu_grad_num"] = [top * v for v in fit.num]
     polys["gelu_grad_den"] = [top * v for v in fit.den]
@@ -215,13 +212,13 @@ def constants(fmt):
     shifter = mp.mpf(3) * mp.mpf(2) ** (fmt.precision - 2) + fmt.emax
     split = fmt.split
     c["shifter"], c["split"], c["split_twice"] = shifter, shifter - split, shifter - 2 * split
-    c["split_thrice"], c["split_above"] = shifter - 3 * split, shifter + split
+    c["split_above"] = shifter + split
 
     def pair(name, value):
         c[name + "_hi"] = fmt.round(value)
         c[name + "_lo"] = value - c[name + "_hi"]
 
-    c["exact"], c["large"] = mp.mpf(2) ** (fmt.precision - 2), mp.mpf(2) ** (fmt.precision + 2)
+    c["exact"] = mp.mpf(2) ** (fmt.precision - 2)  # 1 + 2^n up to here
     c["tiny"] = mp.mpf(2) ** -(fmt.precision + 6)
     z, squares = zeros(), {}
     w, _ = exponents()["gelu_tanh"]
@@ -232,11 +229,10 @@ def constants(fmt):
         if form == "gelu_grad":
             c[f"{form}_shifter"], c[f"{form}_offset"] = shifter - 1, GELU_GRAD_OFFSET
             continue
-        c[f"{form}_shifter"], c[f"{form}_rate"] = shifter, rate
+        c[f"{form}_shifter"] = shifter
         if form == "gelu":
             continue
-        c[f"{form}_step_top"] = fmt.round(step, fmt.precision - 6)
-        c[f"{form}_step_rest"] = step - c[f"{form}_step_top"]
+        c[f"{form}_rate"] = rate
         # see sigmoid_tail: E0 is shifted a little, so that c0 is a number of the format
         e0 = mp.exp(-w(z["gelu_tanh"]) if form == "gelu_tanh" else -z["silu"])
         shifted = 1 / (fmt.round(1 / (e0 * rate)) * rate)
