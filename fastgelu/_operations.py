@@ -22,13 +22,6 @@ from fastgelu import _coefficients
 FRACTION_BITS = {"f32": 23, "f64": 52}
 
 
-class Table(tuple):
-    """Coefficients. `table + n` is what it is in C: the table from the n-th on."""
-
-    def __add__(self, n):
-        return Table(self[n:])
-
-
 @functools.cache
 def constants(dtype):
     """The generated constants of a dtype ("f32"), their names in lower case: GELU_LIMIT_F32 is
@@ -36,7 +29,7 @@ def constants(dtype):
     suffix = f"_{dtype.upper()}"
     return SimpleNamespace(
         **{
-            name.removesuffix(suffix).lower(): Table(value) if isinstance(value, tuple) else value
+            name.removesuffix(suffix).lower(): value
             for name, value in vars(_coefficients).items()
             if name.endswith(suffix)
         }
