@@ -33,7 +33,7 @@ def block(language, containing):
 
 
 def test_python_quick_start():
-    text = block("python", "import numpy") + block("python", "set_num_threads")
+    text = block("python", ">>> import numpy") + block("python", "set_num_threads")
     parser, runner = doctest.DocTestParser(), doctest.DocTestRunner()
     test = parser.get_doctest(text, {}, "README.md", None, 0)
     # what it sets ends here
