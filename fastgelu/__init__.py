@@ -7,8 +7,8 @@
     silu           silu_grad           silu_backward             x·σ(x)
 
 `fastgelu.functional` has the same under the argument order of deep-learning frameworks. The
-functions can be called in functions that Numba compiles, and `fastgelu.numba` runs them on Numba's
-threads.
+functions can be called in functions that Numba compiles, `fastgelu.numba` runs them on Numba's
+threads, and `fastgelu.cuda` on arrays in the memory of a CUDA device.
 The environment variable FASTGELU_TARGET forces an instruction set, FASTGELU_NUM_THREADS the
 number of threads for large arrays; `set_num_threads` and `num_threads` change that.
 """
@@ -57,7 +57,7 @@ __all__ = [
 
 
 def __getattr__(name):
-    # Not imported before it is used: Numba takes a while, and need not be there.
-    if name == "numba":
-        return _importlib.import_module("fastgelu.numba")
+    # Not imported before they are used: Numba takes a while, and need not be there.
+    if name in ("cuda", "numba"):
+        return _importlib.import_module(f"fastgelu.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

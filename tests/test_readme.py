@@ -102,6 +102,16 @@ def test_the_accuracy_table_states_the_registry_bounds():
         assert bound == entry.max_ulp and measured <= bound, entry
 
 
+def test_cuda_quick_start(run_python):
+    pytest.importorskip("numba_cuda", reason="numba-cuda is not installed")
+    check = """
+import fastgelu
+x = np.linspace(-3, 3, 1000, dtype=np.float32)
+np.testing.assert_array_equal(y.copy_to_host(), fastgelu.gelu(x))
+"""
+    run_python(block("python", "numba_cuda") + check, NUMBA_ENABLE_CUDASIM="1")
+
+
 def test_numba_quick_start():
     pytest.importorskip("numba", reason="Numba is not installed")
     code, names = block("python", "prange"), {}

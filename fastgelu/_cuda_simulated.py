@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The parts of _cuda_overloads.py for Numba's CUDA simulator, computed with NumPy.
+
+Device memory is the host's there.
+"""
+
+import ctypes
+
+import numpy as np
+
+from fastgelu import _ufuncs
+from fastgelu._dtypes import to_numpy
+from fastgelu._formulas import formulas
+from fastgelu._operations import NumpyIntegers, NumpyReals, constants
+
+SIZES = {"f32": 4, "f64": 8}
+VECTOR_BYTES = 16
+IN_FLIGHT = 2
+
+FORMULAS = {
+    dtype: formulas(NumpyReals(dtype), NumpyIntegers(dtype), constants(dtype)) for dtype in SIZES
+}
+
+
+def memory(address, dtype, count, alignment):
+    if address % alignment:
+        raise ValueError(f"address {address:#x} is not a multiple of {alignment}")
+    data = (ctypes.c_char * (SIZES[dtype] * count)).from_address(int(address))
+    return np.frombuffer(data, to_numpy(dtype))
+
+
+def compute(name, dtype, addresses, count, alignment):
+    """The elements at the addresses of x, y or dy, x, y."""
+    *inputs, y = (
+        memory(address, dtype, count, alignment)
+        for address in addresses[-_ufuncs.UFUNCS[name].nin - 1 :]
+    )
+    with np.errstate(all="ignore"):
+        y[:] = FORMULAS[dtype][name](*inputs, False)
+
+
+def one(name, dtype, dy, x, y):
+    compute(name, dtype, (dy, x, y), 1, SIZES[dtype])
+
+
+def several(name, dtype, dy, x, y, step):
+    for k in range(IN_FLIGHT):
+        addresses = [address + k * step for address in (dy, x, y)]
+        compute(name, dtype, addresses, VECTOR_BYTES // SIZES[dtype], VECTOR_BYTES)
+
+
+def offsets(i, shape, *strides):
+    at = np.unravel_index(i, shape)
+    return [sum(a * s for a, s in zip(at, each)) for each in strides]
