@@ -294,7 +294,11 @@ def test_ufunc_docstring(name):
     assert re.findall(r"^(\w+)\n-+$", doc, re.MULTILINE) == SECTIONS
     for function in fastgelu.functions():
         if function.name == name:
-            bound = f"below {function.max_ulp:g} ULP" if function.max_ulp != 0.5 else "correctly rounded"
+            bound = (
+                f"below {function.max_ulp:g} ULP"
+                if function.max_ulp != 0.5
+                else "correctly rounded"
+            )
             assert f"{bound} in {function.dtype}" in re.sub(r"\s+", " ", doc)
     assert max(map(len, doc.splitlines()[1:])) <= 100
     assert not re.search(r"[{}]", doc)

@@ -49,16 +49,11 @@ typedef struct job {
 ALL_UNROUNDED(f16)
 ALL_UNROUNDED(bf16)
 
-#define TABLE(name, dtype)                                                    \
-    {                                                                         \
-#name "_" #dtype, fg_##name##_##dtype, FG_COUNT(fg_##name##_##dtype), \
-        {                                                                     \
-            0                                                                 \
-        }                                                                     \
-    }
+#define TABLE(name, dtype) \
+    {#name "_" #dtype, fg_##name##_##dtype, FG_COUNT(fg_##name##_##dtype), {0}}
 #define GELU(name, dtype, format, reach, unrounded)                                         \
     {                                                                                       \
-#name, format, reach, loop_##name##_##dtype, unrounded,                             \
+        #name, format, reach, loop_##name##_##dtype, unrounded,                             \
         {                                                                                   \
             TABLE(name##_exp2, dtype), TABLE(name##_rate, dtype), TABLE(name##_num, dtype), \
                 TABLE(name##_den, dtype)                                                    \
@@ -66,14 +61,14 @@ ALL_UNROUNDED(bf16)
     }
 #define VALUE(name, dtype, format, reach)                        \
     {                                                            \
-#name, format, reach, loop_##name##_##dtype, NULL,       \
+        #name, format, reach, loop_##name##_##dtype, NULL,       \
         {                                                        \
             TABLE(name##_exp2, dtype), TABLE(name##_rate, dtype) \
         }                                                        \
     }
 #define SLOPE(name, dtype, format, reach)                                                    \
     {                                                                                        \
-#name, format, reach, loop_##name##_##dtype, unrounded_##name##_##dtype,             \
+        #name, format, reach, loop_##name##_##dtype, unrounded_##name##_##dtype,             \
         {                                                                                    \
             TABLE(name##_exp2, dtype), TABLE(name##_rate, dtype), TABLE(name##_slope, dtype) \
         }                                                                                    \
