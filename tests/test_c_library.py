@@ -84,6 +84,9 @@ def installation(request, tmp_path_factory):
         return Installation(INSTALLED)
     place = tmp_path_factory.mktemp("moved") / "a place" / "with spaces"
     shutil.copytree(INSTALLED, place / "fastgelu", symlinks=True)
+    bundled = INSTALLED.with_name("fastgelu.libs")  # of a repaired wheel: OpenMP's run-time library
+    if bundled.exists():
+        shutil.copytree(bundled, place / bundled.name)
     return Installation(place / "fastgelu")
 
 
