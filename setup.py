@@ -135,11 +135,17 @@ class BuildExtension(build_ext):
         self.lay_out(package, Path(self.get_finalized_command("build_clib").build_clib))
 
     def build_extensions(self):
-        if self.openmp():
+        openmp = self.openmp()
+        if openmp:
             for ext in self.extensions:
                 ext.extra_compile_args = [*ext.extra_compile_args, "-fopenmp"]
                 ext.extra_link_args = [*ext.extra_link_args, "-fopenmp"]
+        # an extension built the other way is not up to date, whatever its age
+        built = Path(self.build_temp, "openmp")
+        self.force = self.force or not built.exists() or built.read_text() != str(openmp)
         super().build_extensions()
+        built.parent.mkdir(parents=True, exist_ok=True)
+        built.write_text(str(openmp))
 
     def openmp(self):
         wanted = os.environ.get("FASTGELU_OPENMP", "")
