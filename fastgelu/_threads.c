@@ -10,11 +10,12 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-/* A thread gets no less than this many bytes of output. Measured with float32 and two threads
- * (benchmarks/threads.py, sizes): calls in close succession gain from 16 Ki elements on, 1.8 times
- * from 128 Ki on (gelu); but a call after a pause, which has to wake the workers, takes 20 to 50 us
- * longer below 128 Ki (gelu) or 256 to 512 Ki (silu). Splitting begins at 128 Ki elements. */
-static _Atomic ptrdiff_t piece_bytes = 256 << 10;
+/* A thread gets no less than this many bytes of output. Calls in close succession on an idle
+ * machine gain from 64 KiB on (benchmarks/threads.py, sizes). But where another pool of threads has
+ * just worked, such as that of a matrix product in NumPy, its threads still spin on the CPUs, and
+ * the end of a parallel region waits for a worker that gets none: 1 to 3 ms a call, measured with
+ * examples/minilm.py. Splitting begins where that is not many times the call itself. */
+static _Atomic ptrdiff_t piece_bytes = 4 << 20;
 
 /* Work is handed out in pieces of at most this many bytes, so that a thread that the system holds
  * up leaves its share to the others. From 64 KiB to 4 MiB the size made no difference. */
