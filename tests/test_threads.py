@@ -926,7 +926,7 @@ assert anonymous() - before < 8 << 20
 assert got is y
 y.flush()
 del y, got
-want = check().view("u4")
+want = check(data(1 << 20)).view("u4")
 assert (np.fromfile(sys.argv[2], "u4").reshape(16, -1) == want).all()
 """,
         tmp_path / "x",
