@@ -292,7 +292,7 @@ def test_threads():
     if fastgelu.show_config("dicts")["openmp"] == "not built in":
         pytest.skip("this fastgelu was built without OpenMP")
     names = ["gelu", "silu_backward"]
-    text = run("threads.py", "--functions", *names, "--size", "512Ki", "--rounds", 1)
+    text = run("threads.py", "--functions", *names, "--size", "2Mi", "--rounds", 1)
     machine, roof, sizes, stores = tables(text)
     assert len(machine) == 6
     assert [(row["function"], row["threads"], row["output"]) for row in roof] == [
@@ -309,7 +309,9 @@ def test_threads():
             value(row["ns / sum"]), rel=0.02, abs=0.01
         )
     assert [row["elements"] for row in sizes if row["function"] == "gelu"] == [
-        f"{1 << i}Ki" for i in range(2, 10)
+        *(f"{1 << i}Ki" for i in range(2, 10)),
+        "1Mi",
+        "2Mi",
     ]
     assert {row["split by default"] for row in sizes} == {"no", "yes"}
     assert {row["function"] for row in stores} == set(names)
