@@ -30,16 +30,10 @@ typedef uint16_t fg_bf16;
 
 #if defined(__GNUC__)
 #define FG_INLINE inline __attribute__((always_inline))
-#define FG_NOINLINE __attribute__((noinline))
-#define FG_LIKELY(condition) __builtin_expect(!!(condition), 1)
 #elif defined(_MSC_VER)
 #define FG_INLINE __forceinline
-#define FG_NOINLINE __declspec(noinline)
-#define FG_LIKELY(condition) (condition)
 #else
 #define FG_INLINE inline
-#define FG_NOINLINE
-#define FG_LIKELY(condition) (condition)
 #endif
 
 /* Function pointer declarators by number of inputs. */
