@@ -12,18 +12,28 @@
  *   other slopes  P = E (1 + E - t w'(t)) / (1 + E)^2,  E = exp(-w(t))
  *                 y = P for x < 0, 1 - P for x >= 0
  *
- * h is a rational minimax fit (tools/generate_coefficients.py), t0 the zero of the slope;
- * alpha, beta and c keep h small, so that its rounding errors count little. Results are a
- * number known well times 1 + z with a small z, or a quotient mended by its remainder; what
- * is rounded where is chosen so that every function stays below 2 ULP and no operation is
- * spent on less (NOTES.md).
+ * Near 0, for t < FG_C(<function>_far), that quantity comes from a table: t is in one of a few
+ * equal segments, each with its centre m and a polynomial in t - m (tools/tables.py). That is a
+ * third of the operations of the formulas above, and fewer roundings. The centre is where the
+ * quantity is smaller than elsewhere in the segment, so that all terms have the sign of the sum;
+ * in the segment with the zero of a slope it is that zero, and c[0] what rounding it has left.
+ *
+ * Far from 0 the formulas hold. h is a rational minimax fit (tools/generate_coefficients.py), t0
+ * the zero of the slope; alpha, beta and c keep h small, so that its rounding errors count little.
+ * Results are a number known well times 1 + z with a small z, or a quotient mended by its
+ * remainder; what is rounded where is chosen so that every function stays below 2 ULP and no
+ * operation is spent on less (NOTES.md).
  *
  * A power of two is applied in two steps where it may leave the range of normal numbers
  * (x far below 0), the second to the finished result, so that it is rounded once. Where
- * |x| <= FG_C(tiny) or |x| > FG_C(<function>_end), and for NaN, the result is plain: x/2, x, -0,
- * and so on. Of the ways through a function, which all give the same bits, `near` chooses: 1, if
- * FG_C(tiny) < |x| <= FG_C(<function>_near), leaves out the second step; 1 and -1, if
- * FG_C(tiny) < |x| <= FG_C(<function>_end), the clamping of x and the plain results; 0 nothing.
+ * |x| > FG_C(<function>_end), and for NaN, the result is plain: x, -0, and so on.
+ *
+ *   near_<function>(x, some)      right where |x| < far; if not `some`, all are
+ *   far_<function>(x, some)       right where |x| >= far and for NaN; if not `some`, all are, and
+ *                                 none exceeds the end
+ *   plain_<function>(x)           right where |x| > end and for NaN
+ *   <function>(x)                 right everywhere, for compilers of Python; the array loops of
+ *                                 kernels.h look which of the others does
  *
  * NaN and infinities: t is clamped, NaN too, and the lane gets its plain result at the end. */
 
@@ -144,27 +154,76 @@ static FG_INLINE V at_most(V k, V j)
     fast_two_sum(v_fnma(n, FG_C(form##_step_hi), (u).hi), v_fnma(n, FG_C(form##_step_lo), (u).lo))
 #define FG_EXPM1_OVER(g, form) FG_POLYNOMIAL_NEAR_0(g, v_mul(g, g), form##_exp)
 
+/* ---- near 0 --------------------------------------------------------------- */
+
+/* min(t, limit); NaN gives limit too */
+static FG_INLINE V clamped(V t, V limit, int some)
+{
+    return some ? at_most(t, limit) : t;
+}
+
+/* The polynomial of the segment of t. In float64, where it is long, even and odd terms apart: that
+ * takes half the time. */
+static FG_INLINE V from_table(V t, V per, const T *table, int columns)
+{
+    const R row = v_row(table, columns, v_bits(v_fma(t, per, FG_C(round))));
+    const V d = v_sub(t, v_entry(row, 0));
+    V sum = v_entry(row, columns - 1);
+    if (FG_CAREFUL) {
+        const V d2 = v_mul(d, d);
+        V more = v_entry(row, columns - 2);
+        for (int i = columns - 3; i > 2; i -= 2) {
+            sum = v_fma(d2, sum, v_entry(row, i));
+            more = v_fma(d2, more, v_entry(row, i - 1));
+        }
+        sum = v_fma(d, sum, more);
+        return v_fma(d, sum, v_entry(row, 1));
+    }
+    for (int i = columns - 2; i > 0; i--)
+        sum = v_fma(d, sum, v_entry(row, i));
+    return sum;
+}
+#define FG_FROM_TABLE(t, name) \
+    from_table(t, FG_C(name##_per), FG_NAME(fg_##name##_table), FG_NAME(fg_##name##_columns))
+
+/* What remains of x; a zero keeps its sign: -0 - (+0). */
+#define FG_VALUE_FROM_TABLE(x, t, name) \
+    v_sub(v_select_negative(x, FG_C(minus_zero), x), FG_FROM_TABLE(t, name))
+
+#define FG_NEAR_SLOPE(form)                                                          \
+    static FG_INLINE V FG_NAME(near_##form##_grad)(V x, int some)                    \
+    {                                                                                \
+        const V t = clamped(v_abs(x), FG_C(form##_grad_near), some);                 \
+        const V p = FG_FROM_TABLE(t, form##_grad);                                   \
+        return v_select_negative(x, p, v_sub(FG_C(one), p));                         \
+    }                                                                                \
+    static FG_INLINE V FG_NAME(near_##form##_backward)(V dy, V x, int some)          \
+    {                                                                                \
+        const V slope = FG_NAME(near_##form##_grad)(x, some);                        \
+        const V beyond = FG_C(form##_grad_near), none = FG_C(zero);                  \
+        return v_mul(some ? v_select_above(v_abs(x), beyond, none, dy) : dy, slope); \
+    }
+FG_NEAR_SLOPE(gelu)
+FG_NEAR_SLOPE(gelu_tanh)
+FG_NEAR_SLOPE(gelu_sigmoid)
+FG_NEAR_SLOPE(silu)
+
 /* ---- values --------------------------------------------------------------- */
 
-static FG_INLINE V clamped(V t, V limit, int near)
+static FG_INLINE V signed_clamped(V x, V limit, int some)
 {
-    return near ? t : at_most(t, limit); /* NaN too */
+    return some ? v_copysign(clamped(v_abs(x), limit, some), x) : x;
 }
 
-static FG_INLINE V signed_clamped(V x, V limit, int near)
-{
-    return near ? x : v_copysign(clamped(v_abs(x), limit, near), x);
-}
-
-/* x/2 where x is tiny; x or -0 where |x| > limit. */
+/* x or -0 where |x| > limit; NaN. */
 static FG_INLINE V plain_value(V x, V limit)
 {
     const V large = v_select_negative(x, FG_C(minus_zero), x);
     return v_select_above(v_abs(x), limit, large, v_mul(x, FG_C(half)));
 }
 
-/* The slope of a tiny x. */
-static FG_INLINE V half_or_nan(V t, V limit)
+/* NaN of NaN, else a number. */
+static FG_INLINE V nan_or_half(V t, V limit)
 {
     return v_fma(v_select_above(t, limit, limit, t), FG_C(zero), FG_C(half));
 }
@@ -173,20 +232,24 @@ static FG_INLINE V plain_slope(V x, V limit)
 {
     const V t = v_abs(x);
     const V large = v_select_negative(x, FG_C(minus_zero), FG_C(one));
-    return v_select_above(t, limit, large, half_or_nan(t, limit));
+    return v_select_above(t, limit, large, nan_or_half(t, limit));
 }
 
-/* y where x is neither tiny nor above the limit nor NaN, else plain. */
-static FG_INLINE V unless_plain(V x, V limit, V y, V plain)
+/* y where t is neither above the limit nor NaN, else plain. */
+static FG_INLINE V unless_plain(V t, V limit, V y, V plain)
 {
-    const V t = v_abs(x);
-    return v_select_above(t, limit, plain, v_select_above(t, FG_C(tiny), y, plain));
+    return v_select_above(t, limit, plain, v_select_above(t, FG_C(one), y, plain));
 }
 
-static FG_INLINE V FG_NAME(gelu)(V x, int near)
+static FG_INLINE V FG_NAME(near_gelu)(V x, int some)
+{
+    return FG_VALUE_FROM_TABLE(x, clamped(v_abs(x), FG_C(gelu_near), some), gelu);
+}
+
+static FG_INLINE V FG_NAME(far_gelu)(V x, int some)
 {
     const V limit = FG_C(gelu_limit);
-    const V t = clamped(v_abs(x), limit, near);
+    const V t = clamped(v_abs(x), limit, some);
     const pair u = two_product(t, t);
     const V k = FG_EXPONENT(u.hi, gelu);
     const V n = v_sub(k, FG_C(gelu_shifter));
@@ -199,25 +262,22 @@ static FG_INLINE V FG_NAME(gelu)(V x, int near)
     const V b_lo = v_mul(v_fnma(b, d_lo, v_fnma(b, d, t)), inverse);
     const V g = FG_REDUCED(u, n, gelu).hi;
     const V r = FG_EXPM1_OVER(g, gelu);
-    const V k_split = near > 0 ? k : at_least(k, FG_C(split));
+    const V k_split = at_least(k, FG_C(split));
     const V scale = pow2(k_split);
     const V high = v_mul(b, scale), low = v_mul(b_lo, scale);
     /* (1 + h)(1 + g r) = 1 + z */
     const V z = v_fma(v_fma(g, h, g), r, h);
-    /* a zero of x keeps its sign: -0 - (+0) */
-    const V base = v_select_negative(x, FG_C(minus_zero), near ? x : t);
+    const V base = v_select_negative(x, FG_C(minus_zero), t);
     const V y = v_sub(v_sub(base, high), v_fma(high, z, v_fma(low, z, low)));
-    if (near > 0)
-        return y;
     const V scaled = v_select_negative(x, v_mul(y, pow2_ratio(k, k_split)), y);
-    return near ? scaled : unless_plain(x, limit, scaled, plain_value(x, limit));
+    return some ? unless_plain(v_abs(x), limit, scaled, plain_value(x, limit)) : scaled;
 }
 
 /* x / (1 + 2^n (1 + g r)); x and so n are clamped. The rounding of the denominator and of the
  * quotient make up most of the error: below 2 ULP together. */
-static FG_INLINE V times_sigmoid(V x, V k, V g, V r, int near)
+static FG_INLINE V times_sigmoid(V x, V k, V g, V r, int far)
 {
-    if (near > 0) { /* |n| < the precision: 1 + 2^n is exact */
+    if (!far) { /* |n| < the precision: 1 + 2^n is exact */
         const V scale = pow2(k);
         return v_div(x, v_fma(v_mul(g, scale), r, v_add(FG_C(one), scale)));
     }
@@ -225,7 +285,7 @@ static FG_INLINE V times_sigmoid(V x, V k, V g, V r, int near)
     const V k_split = at_least(at_most(k, FG_C(split_above)), FG_C(split));
     const V scale = pow2(k_split);
     const V gs = v_mul(g, scale);
-    /* 1 + 2^n is exact as far as the short way goes; then the 1 joins the low parts */
+    /* where 1 + 2^n is not exact, the 1 joins the low parts */
     const V exact = v_fma(gs, r, v_add(FG_C(one), scale));
     const pair p = two_product(gs, r);
     const pair sum = fast_two_sum(scale, p.hi);
@@ -234,21 +294,6 @@ static FG_INLINE V times_sigmoid(V x, V k, V g, V r, int near)
     const V y = v_div(x, d);
     return v_mul(y, pow2_ratio(at_least(k_split, zero), at_least(k, zero)));
 }
-
-#define FG_LINEAR_VALUE(form)                                                            \
-    static FG_INLINE V FG_NAME(form)(V x, int near)                                      \
-    {                                                                                    \
-        const V limit = FG_C(form##_limit);                                              \
-        const V c = signed_clamped(x, limit, near);                                      \
-        const V u = v_neg(c);                                                            \
-        const V k = FG_EXPONENT(u, form);                                                \
-        const V n = v_sub(k, FG_C(shifter));                                             \
-        const V g = v_fnma(n, FG_C(form##_step_lo), v_fnma(n, FG_C(form##_step_hi), u)); \
-        const V y = times_sigmoid(c, k, g, FG_EXPM1_OVER(g, form), near);                \
-        return near ? y : unless_plain(x, limit, y, plain_value(x, limit));              \
-    }
-FG_LINEAR_VALUE(silu)
-FG_LINEAR_VALUE(gelu_sigmoid)
 
 /* w(t)/rate = t + cubic t^3 of the tanh form, rate = 2 sqrt(2/pi); to twice the precision. */
 static FG_INLINE pair tanh_argument(V t)
@@ -264,17 +309,45 @@ static FG_INLINE pair tanh_argument(V t)
     return v;
 }
 
-static FG_INLINE V FG_NAME(gelu_tanh)(V x, int near)
+static FG_INLINE V FG_NAME(gelu_tanh_formula)(V x, int far)
 {
-    const V limit = FG_C(gelu_tanh_limit);
-    const V c = signed_clamped(x, limit, near);
-    const pair u = tanh_argument(v_neg(c));
+    const pair u = tanh_argument(v_neg(x));
     const V k = FG_EXPONENT(u.hi, gelu_tanh);
     const V n = v_sub(k, FG_C(shifter));
     const V g = FG_REDUCED(u, n, gelu_tanh).hi;
-    const V y = times_sigmoid(c, k, g, FG_EXPM1_OVER(g, gelu_tanh), near);
-    return near ? y : unless_plain(x, limit, y, plain_value(x, limit));
+    return times_sigmoid(x, k, g, FG_EXPM1_OVER(g, gelu_tanh), far);
 }
+
+#define FG_LINEAR_FORMULA(form)                                                          \
+    static FG_INLINE V FG_NAME(form##_formula)(V x, int far)                             \
+    {                                                                                    \
+        const V u = v_neg(x);                                                            \
+        const V k = FG_EXPONENT(u, form);                                                \
+        const V n = v_sub(k, FG_C(shifter));                                             \
+        const V g = v_fnma(n, FG_C(form##_step_lo), v_fnma(n, FG_C(form##_step_hi), u)); \
+        return times_sigmoid(x, k, g, FG_EXPM1_OVER(g, form), far);                      \
+    }
+FG_LINEAR_FORMULA(gelu_sigmoid)
+FG_LINEAR_FORMULA(silu)
+
+/* In float64 the formulas are faster near 0 too: there are no tables. */
+#define FG_SIGMOID_VALUE(form)                                                     \
+    static FG_INLINE V FG_NAME(near_##form)(V x, int some)                         \
+    {                                                                              \
+        const V limit = FG_C(form##_near);                                         \
+        return FG_NAME(fg_##form##_columns)                                        \
+                   ? FG_VALUE_FROM_TABLE(x, clamped(v_abs(x), limit, some), form)  \
+                   : FG_NAME(form##_formula)(signed_clamped(x, limit, some), 0);   \
+    }                                                                              \
+    static FG_INLINE V FG_NAME(far_##form)(V x, int some)                          \
+    {                                                                              \
+        const V limit = FG_C(form##_limit);                                        \
+        const V y = FG_NAME(form##_formula)(signed_clamped(x, limit, some), 1);    \
+        return some ? unless_plain(v_abs(x), limit, y, plain_value(x, limit)) : y; \
+    }
+FG_SIGMOID_VALUE(gelu_tanh)
+FG_SIGMOID_VALUE(gelu_sigmoid)
+FG_SIGMOID_VALUE(silu)
 
 /* ---- slopes ----------------------------------------------------------------- */
 
@@ -283,7 +356,7 @@ typedef struct tail {
     V p, k;
 } tail;
 
-static FG_INLINE tail FG_NAME(gelu_tail)(V t, int near)
+static FG_INLINE tail FG_NAME(gelu_tail)(V t)
 {
     pair u = two_product(t, t);
     const V k = FG_EXPONENT(v_add(u.hi, FG_C(gelu_grad_offset)), gelu_grad);
@@ -304,7 +377,7 @@ static FG_INLINE tail FG_NAME(gelu_tail)(V t, int near)
         const V gh = v_fma(g.hi, h, g.hi);
         z = v_fma(v_mul(gh, g.hi), r, v_fma(gh, FG_C(minus_half), h));
     }
-    const V scale = pow2(near > 0 ? k : at_least(k, FG_C(split)));
+    const V scale = pow2(at_least(k, FG_C(split)));
     const V high = v_mul(b.hi, scale), low = v_mul(b.lo, scale);
     const tail p = {v_add(high, v_fma(high, z, v_fma(low, z, low))), k};
     return p;
@@ -319,9 +392,9 @@ static FG_INLINE tail FG_NAME(gelu_tail)(V t, int near)
  * so little that c0 is a number of the format. lo is the low part of d and of that shift;
  * c = {c0, c1, c2, low part of c1}. Numerator and denominator are sums, and the quotient is
  * mended by its remainder. */
-static FG_INLINE tail sigmoid_tail(V k, pair g, V r, V rate, V d, V lo, const T *c, int near)
+static FG_INLINE tail sigmoid_tail(V k, pair g, V r, V rate, V d, V lo, const T *c)
 {
-    const V scale = pow2(near > 0 ? k : at_least(k, FG_C(split)));
+    const V scale = pow2(at_least(k, FG_C(split)));
     const V z = v_mul(g.hi, r);
     const V e0 = v_set(c[2]);
     const V e0_scale = v_mul(e0, scale);
@@ -348,7 +421,7 @@ static FG_INLINE tail sigmoid_tail(V k, pair g, V r, V rate, V d, V lo, const T 
 }
 
 #define FG_LINEAR_TAIL(form)                                                              \
-    static FG_INLINE tail FG_NAME(form##_tail)(V t, int near)                             \
+    static FG_INLINE tail FG_NAME(form##_tail)(V t)                                       \
     {                                                                                     \
         pair d = two_sum(FG_C(form##_zero_hi), v_neg(t));                                 \
         const V k = FG_EXPONENT(d.hi, form);                                              \
@@ -357,12 +430,12 @@ static FG_INLINE tail sigmoid_tail(V k, pair g, V r, V rate, V d, V lo, const T 
         d.lo = v_add(d.lo, FG_C(form##_zero_lo));                                         \
         const pair g = FG_REDUCED(d, n, form);                                            \
         return sigmoid_tail(k, g, FG_EXPM1_OVER(g.hi, form), FG_C(form##_rate), d.hi, lo, \
-                            FG_NAME(fg_##form##_square), near);                           \
+                            FG_NAME(fg_##form##_square));                                 \
     }
 FG_LINEAR_TAIL(silu)
 FG_LINEAR_TAIL(gelu_sigmoid)
 
-static FG_INLINE tail FG_NAME(gelu_tanh_tail)(V t, int near)
+static FG_INLINE tail FG_NAME(gelu_tanh_tail)(V t)
 {
     const pair v = tanh_argument(t);
     pair d = two_sum(FG_C(gelu_tanh_zero_hi), v_neg(v.hi));
@@ -378,15 +451,14 @@ static FG_INLINE tail FG_NAME(gelu_tanh_tail)(V t, int near)
     const V low = v_fma(d.lo, FG_C(three), FG_C(gelu_tanh_distance_lo));
     const V lo = v_add(v_fma(dt.lo, FG_C(minus_two), sum.lo), v_add(thrice.lo, low));
     return sigmoid_tail(k, g, FG_EXPM1_OVER(g.hi, gelu_tanh), FG_C(gelu_tanh_rate), sum.hi, lo,
-                        FG_NAME(fg_gelu_tanh_square), near);
+                        FG_NAME(fg_gelu_tanh_square));
 }
 
-static FG_INLINE V finish_slope(V x, V limit, tail r, int near)
+static FG_INLINE V finish_slope(V x, V limit, tail r, int some)
 {
-    const V k = near > 0 ? r.k : at_least(r.k, FG_C(split));
-    const V below = near > 0 ? r.p : v_mul(r.p, pow2_ratio(r.k, k));
+    const V below = v_mul(r.p, pow2_ratio(r.k, at_least(r.k, FG_C(split))));
     const V y = v_select_negative(x, below, v_sub(FG_C(one), r.p));
-    return near ? y : unless_plain(x, limit, y, plain_slope(x, limit));
+    return some ? unless_plain(v_abs(x), limit, y, plain_slope(x, limit)) : y;
 }
 
 /* dy times the slope of a plain x. Of a finite x far below 0 that is not 0, just small: it makes
@@ -400,22 +472,20 @@ static FG_INLINE V plain_backward(V dy, V x, V limit)
     const V large_dy = v_select_negative(x, reduced, dy);
     /* a product, but one that no compiler takes out for a slope of 1: it quiets a NaN */
     return v_fma(v_select_above(t, limit, large_dy, dy),
-                 v_select_above(t, limit, large, half_or_nan(t, limit)), FG_C(minus_zero));
+                 v_select_above(t, limit, large, nan_or_half(t, limit)), FG_C(minus_zero));
 }
 
 /* dy * slope. Slopes down to 2^-290 (2^-2140 in f64) count, since dy may be as large as
  * 2^128 (2^1024): what 2^n lacks goes with dy, in two normal factors. The slope at -inf is
  * -0, not just small: it makes NaN of an infinite dy. */
-static FG_INLINE V finish_backward(V dy, V x, V limit, tail r, int near)
+static FG_INLINE V finish_backward(V dy, V x, V limit, tail r, int some)
 {
     const V above = v_sub(FG_C(one), r.p);
-    if (near > 0)
-        return v_mul(dy, v_select_negative(x, r.p, above));
     const V k = at_least(r.k, FG_C(split));
     const V k1 = at_least(r.k, FG_C(split_twice));
     const V scaled_dy = v_mul(v_mul(dy, pow2_ratio(k1, k)), pow2_ratio(r.k, k1));
     const V y = v_mul(v_select_negative(x, scaled_dy, dy), v_select_negative(x, r.p, above));
-    return near ? y : unless_plain(x, limit, y, plain_backward(dy, x, limit));
+    return some ? unless_plain(v_abs(x), limit, y, plain_backward(dy, x, limit)) : y;
 }
 
 #define FG_PLAIN_VALUE(form)                       \
@@ -438,20 +508,51 @@ FG_PLAIN_VALUE(silu)
     {                                                                           \
         return plain_backward(dy, x, FG_C(form##_backward_limit));              \
     }                                                                           \
-    static FG_INLINE V FG_NAME(form##_grad)(V x, int near)                      \
+    static FG_INLINE V FG_NAME(far_##form##_grad)(V x, int some)                \
     {                                                                           \
-        const V t = clamped(v_abs(x), FG_C(form##_limit), near);                \
-        return finish_slope(x, FG_C(form##_limit), call, near);                 \
+        const V t = clamped(v_abs(x), FG_C(form##_limit), some);                \
+        return finish_slope(x, FG_C(form##_limit), call, some);                 \
     }                                                                           \
-    static FG_INLINE V FG_NAME(form##_backward)(V dy, V x, int near)            \
+    static FG_INLINE V FG_NAME(far_##form##_backward)(V dy, V x, int some)      \
     {                                                                           \
-        const V t = clamped(v_abs(x), FG_C(form##_backward_limit), near);       \
-        return finish_backward(dy, x, FG_C(form##_backward_limit), call, near); \
+        const V t = clamped(v_abs(x), FG_C(form##_backward_limit), some);       \
+        return finish_backward(dy, x, FG_C(form##_backward_limit), call, some); \
     }
 
-FG_SLOPE(gelu, FG_NAME(gelu_tail)(t, near))
-FG_SLOPE(gelu_tanh, FG_NAME(gelu_tanh_tail)(t, near))
-FG_SLOPE(gelu_sigmoid, FG_NAME(gelu_sigmoid_tail)(t, near))
-FG_SLOPE(silu, FG_NAME(silu_tail)(t, near))
+FG_SLOPE(gelu, FG_NAME(gelu_tail)(t))
+FG_SLOPE(gelu_tanh, FG_NAME(gelu_tanh_tail)(t))
+FG_SLOPE(gelu_sigmoid, FG_NAME(gelu_sigmoid_tail)(t))
+FG_SLOPE(silu, FG_NAME(silu_tail)(t))
+
+/* ---- everywhere --------------------------------------------------------------- */
+
+/* NaN is not below far */
+#define FG_EVERYWHERE(name)                                                           \
+    static FG_INLINE V FG_NAME(name)(V x)                                             \
+    {                                                                                 \
+        return v_select_above(FG_C(name##_far), v_abs(x), FG_NAME(near_##name)(x, 1), \
+                              FG_NAME(far_##name)(x, 1));                             \
+    }
+#define FG_EVERYWHERE_2(name)                                                             \
+    static FG_INLINE V FG_NAME(name)(V dy, V x)                                           \
+    {                                                                                     \
+        return v_select_above(FG_C(name##_far), v_abs(x), FG_NAME(near_##name)(dy, x, 1), \
+                              FG_NAME(far_##name)(dy, x, 1));                             \
+    }
+FG_EVERYWHERE(gelu)
+FG_EVERYWHERE(gelu_tanh)
+FG_EVERYWHERE(gelu_sigmoid)
+FG_EVERYWHERE(silu)
+FG_EVERYWHERE(gelu_grad)
+FG_EVERYWHERE(gelu_tanh_grad)
+FG_EVERYWHERE(gelu_sigmoid_grad)
+FG_EVERYWHERE(silu_grad)
+FG_EVERYWHERE_2(gelu_backward)
+FG_EVERYWHERE_2(gelu_tanh_backward)
+FG_EVERYWHERE_2(gelu_sigmoid_backward)
+FG_EVERYWHERE_2(silu_backward)
 
 #undef FG_SLOPE
+#undef FG_EVERYWHERE
+#undef FG_EVERYWHERE_2
+#undef FG_SIGMOID_VALUE

@@ -113,6 +113,40 @@
 FG_INTERLEAVE(f32)
 FG_INTERLEAVE(f64)
 
+/* A row is looked up entry by entry, where it is used: registers are few. */
+typedef struct R_f32 {
+    I_f32 k;
+    const fg_f32 *table;
+} R_f32;
+static FG_INLINE R_f32 v_row_f32(const fg_f32 *table, int columns, I_f32 k)
+{
+    (void)columns;
+    const R_f32 row = {k, table};
+    return row;
+}
+static FG_INLINE V_f32 v_entry_f32(R_f32 row, int n)
+{
+    V_f32 a;
+    FG_EACH a.in[r] = u_look_up_f32(row.table + fg_segments_f32 * n, row.k.in[r]);
+    return a;
+}
+
+typedef struct R_f64 {
+    W_f64 at[FG_REGISTERS];
+} R_f64;
+static FG_INLINE R_f64 v_row_f64(const fg_f64 *table, int columns, I_f64 k)
+{
+    R_f64 row;
+    FG_EACH row.at[r] = u_rows_f64(table, columns, k.in[r]);
+    return row;
+}
+static FG_INLINE V_f64 v_entry_f64(R_f64 row, int n)
+{
+    V_f64 a;
+    FG_EACH a.in[r] = u_entry_f64(row.at[r], n);
+    return a;
+}
+
 /* 16-bit numbers are computed with as float32; only memory holds them as they are. */
 #define FG_INTERLEAVE_16(dtype)                                          \
     typedef V_f32 V_##dtype;                                             \

@@ -3,7 +3,6 @@
  * loops and the kernel table. FG_TARGET_NAME names the target. */
 #include <string.h>
 
-#include "coefficients.h"
 #include "coefficients16.h"
 #include "vocabulary.h"
 
@@ -23,57 +22,52 @@
 #undef FG_REAL
 
 /* The array loops. All elements of a block go the same way (see algorithms.h), the shortest that
- * all allow; one test a block leaves the loops without a branch, and their constants in
- * registers. A block of which some elements have plain results is taken in small pieces. The
- * last few elements go by way of a small buffer. */
-enum { FG_BLOCK = 1024, FG_PIECE = 64 };
-enum fg_way { FG_PLAIN, FG_NEAR, FG_LONG, FG_MIXED };
+ * all allow; one test a block leaves the loops without a branch. In a mixed block, where some
+ * elements are far, all go the near way, and the far ones are set apart and go the far way too. */
+enum { FG_BLOCK = 1024 };
+enum fg_way { FG_NEAR, FG_FAR, FG_PLAIN, FG_MIXED };
 
-#define FG_WAY(dtype)                                                                              \
-    static FG_INLINE enum fg_way way_##dtype(size_t n, const fg_##dtype *x, fg_##dtype near_limit, \
-                                             fg_##dtype end)                                       \
-    {                                                                                              \
-        I_##dtype least = v_bits_##dtype(v_abs_##dtype(v_load_##dtype(x))), most = least;          \
-        for (size_t i = FG_LANES_##dtype; i < n; i += FG_LANES_##dtype) {                          \
-            const I_##dtype bits = v_bits_##dtype(v_abs_##dtype(v_load_##dtype(x + i)));           \
-            least = i_least_##dtype(least, bits);                                                  \
-            most = i_most_##dtype(most, bits);                                                     \
-        }                                                                                          \
-        if (i_all_above_##dtype(least, fg_tiny_##dtype))                                           \
-            return !i_any_above_##dtype(most, near_limit) ? FG_NEAR                                \
-                   : !i_any_above_##dtype(most, end)      ? FG_LONG                                \
-                   : i_all_above_##dtype(least, end)      ? FG_PLAIN                               \
-                                                          : FG_MIXED;                              \
-        return i_any_above_##dtype(most, fg_tiny_##dtype) ? FG_MIXED : FG_PLAIN;                   \
+#define FG_WAY(dtype, unsigned_integer)                                                              \
+    static FG_INLINE enum fg_way way_##dtype(size_t n, const fg_##dtype *x, fg_##dtype near,         \
+                                             fg_##dtype end)                                         \
+    {                                                                                                \
+        I_##dtype least = v_bits_##dtype(v_abs_##dtype(v_load_##dtype(x))), most = least;            \
+        for (size_t i = FG_LANES_##dtype; i < n; i += FG_LANES_##dtype) {                            \
+            const I_##dtype bits = v_bits_##dtype(v_abs_##dtype(v_load_##dtype(x + i)));             \
+            least = i_least_##dtype(least, bits);                                                    \
+            most = i_most_##dtype(most, bits);                                                       \
+        }                                                                                            \
+        return !i_any_above_##dtype(most, near)    ? FG_NEAR                                         \
+               : !i_all_above_##dtype(least, near) ? FG_MIXED                                        \
+               : !i_any_above_##dtype(most, end)   ? FG_FAR                                          \
+               : i_all_above_##dtype(least, end)   ? FG_PLAIN                                        \
+                                                   : FG_MIXED;                                         \
+    }                                                                                                \
+    /* which of n elements are not near (NaN too), and how many; as integers, which raise no flag  \
+     */ \
+    static FG_INLINE size_t set_apart_##dtype(size_t n, const fg_##dtype *x, fg_##dtype near,        \
+                                              unsigned short *which)                                 \
+    {                                                                                                \
+        size_t count = 0;                                                                            \
+        unsigned_integer limit, bits;                                                                \
+        memcpy(&limit, &near, sizeof limit);                                                         \
+        for (size_t i = 0; i < n; i++) {                                                             \
+            memcpy(&bits, x + i, sizeof bits);                                                       \
+            which[count] = (unsigned short)i;                                                        \
+            count += (unsigned_integer)(bits << 1) > limit << 1;                                     \
+        }                                                                                            \
+        return count;                                                                                \
+    }                                                                                                \
+    static FG_INLINE void collect_##dtype(size_t count, const unsigned short *which,                 \
+                                          const fg_##dtype *from, fg_##dtype *to)                    \
+    {                                                                                                \
+        for (size_t i = 0; i < count; i++)                                                           \
+            to[i] = from[which[i]];                                                                  \
+        for (size_t i = count; i % FG_LANES_##dtype; i++)                                            \
+            to[i] = to[0];                                                                           \
     }
-FG_WAY(f32)
-FG_WAY(f64)
-
-/* 16 bits: no plain way. */
-#define FG_WAY16(dtype)                                                                        \
-    static FG_INLINE enum fg_way way_##dtype(size_t n, const fg_##dtype *x, fg_f32 near_limit) \
-    {                                                                                          \
-        I_f32 most = v_bits_f32(v_abs_f32(v_load_##dtype(x)));                                 \
-        for (size_t i = FG_LANES_##dtype; i < n; i += FG_LANES_##dtype)                        \
-            most = i_most_f32(most, v_bits_f32(v_abs_f32(v_load_##dtype(x + i))));             \
-        return i_any_above_f32(most, near_limit) ? FG_MIXED : FG_NEAR;                         \
-    }
-FG_WAY16(f16)
-FG_WAY16(bf16)
-
-#define FG_WAY_f32(name, dtype) \
-    way_##dtype(some, x, fg_##name##_near_##dtype, fg_##name##_end_##dtype)
-#define FG_WAY_f64 FG_WAY_f32
-#define FG_WAY_f16(name, dtype) way_##dtype(some, x, fg_##name##_near_##dtype)
-#define FG_WAY_bf16 FG_WAY_f16
-#define FG_PLAIN_CALL_1_f32(name, dtype) plain_##name##_##dtype(value)
-#define FG_PLAIN_CALL_2_f32(name, dtype) plain_##name##_##dtype(upstream, value)
-#define FG_PLAIN_CALL_1_f64 FG_PLAIN_CALL_1_f32
-#define FG_PLAIN_CALL_2_f64 FG_PLAIN_CALL_2_f32
-#define FG_PLAIN_CALL_1_f16(name, dtype) name##_##dtype(value, 0)
-#define FG_PLAIN_CALL_2_f16(name, dtype) name##_##dtype(upstream, value, 0)
-#define FG_PLAIN_CALL_1_bf16 FG_PLAIN_CALL_1_f16
-#define FG_PLAIN_CALL_2_bf16 FG_PLAIN_CALL_2_f16
+FG_WAY(f32, uint32_t)
+FG_WAY(f64, uint64_t)
 
 /* With `past` whole vectors are stored past the caches; the output is aligned then. */
 #define FG_STORE(dtype, to, result)             \
@@ -84,37 +78,122 @@ FG_WAY16(bf16)
         else                                    \
             v_store_##dtype((to) + j, stored);  \
     } while (0)
-#define FG_EACH_VECTOR_1(dtype, call)                  \
-    for (size_t j = 0; j < some; j += LANES) {         \
+#define FG_EACH_VECTOR(dtype, count, body)             \
+    for (size_t j = 0; j < count; j += LANES) {        \
         const V_##dtype value = v_load_##dtype(x + j); \
-        FG_STORE(dtype, y, call);                      \
+        body;                                          \
     }
-#define FG_LOOP_1(name, dtype)                                                               \
+
+/* The last few elements go by way of a small buffer. */
+#define FG_LOOP_1(name, dtype)                                                                    \
+    static FG_SINGLE void run_##name##_##dtype(size_t n, const fg_##dtype *x, fg_##dtype *y,      \
+                                               int past)                                          \
+    {                                                                                             \
+        enum { LANES = FG_LANES_##dtype };                                                        \
+        for (; n >= LANES;) {                                                                     \
+            const size_t some = n < FG_BLOCK ? n - n % LANES : FG_BLOCK;                          \
+            const enum fg_way way =                                                               \
+                way_##dtype(some, x, fg_##name##_near_##dtype, fg_##name##_end_##dtype);          \
+            if (way == FG_NEAR) {                                                                 \
+                FG_EACH_VECTOR(dtype, some, FG_STORE(dtype, y, near_##name##_##dtype(value, 0)))  \
+            } else if (way == FG_FAR) {                                                           \
+                FG_EACH_VECTOR(dtype, some, FG_STORE(dtype, y, far_##name##_##dtype(value, 0)))   \
+            } else if (way == FG_PLAIN) {                                                         \
+                FG_EACH_VECTOR(dtype, some, FG_STORE(dtype, y, plain_##name##_##dtype(value)))    \
+            } else {                                                                              \
+                unsigned short which[FG_BLOCK];                                                   \
+                fg_##dtype far[FG_BLOCK];                                                         \
+                const size_t count = set_apart_##dtype(some, x, fg_##name##_near_##dtype, which); \
+                collect_##dtype(count, which, x, far);                                            \
+                FG_EACH_VECTOR(dtype, some,                                                       \
+                               v_store_##dtype(y + j, near_##name##_##dtype(value, 1)))           \
+                for (size_t j = 0; j < count; j += LANES)                                         \
+                    v_store_##dtype(far + j, far_##name##_##dtype(v_load_##dtype(far + j), 1));   \
+                for (size_t j = 0; j < count; j++)                                                \
+                    y[which[j]] = far[j];                                                         \
+            }                                                                                     \
+            x += some;                                                                            \
+            y += some;                                                                            \
+            n -= some;                                                                            \
+        }                                                                                         \
+        if (n) {                                                                                  \
+            fg_##dtype a[LANES] = {0};                                                            \
+            memcpy(a, x, n * sizeof *a);                                                          \
+            run_##name##_##dtype(LANES, a, a, 0);                                                 \
+            memcpy(y, a, n * sizeof *a);                                                          \
+        }                                                                                         \
+    }
+
+#define FG_UPSTREAM(dtype) const V_##dtype upstream = v_load_##dtype(dy + j)
+#define FG_LOOP_2(name, dtype)                                                                     \
+    static FG_SINGLE void run_##name##_##dtype(size_t n, const fg_##dtype *dy,                     \
+                                               const fg_##dtype *x, fg_##dtype *dx, int past)      \
+    {                                                                                              \
+        enum { LANES = FG_LANES_##dtype };                                                         \
+        for (; n >= LANES;) {                                                                      \
+            const size_t some = n < FG_BLOCK ? n - n % LANES : FG_BLOCK;                           \
+            const enum fg_way way =                                                                \
+                way_##dtype(some, x, fg_##name##_near_##dtype, fg_##name##_end_##dtype);           \
+            if (way == FG_NEAR) {                                                                  \
+                FG_EACH_VECTOR(dtype, some, FG_UPSTREAM(dtype);                                    \
+                               FG_STORE(dtype, dx, near_##name##_##dtype(upstream, value, 0)))     \
+            } else if (way == FG_FAR) {                                                            \
+                FG_EACH_VECTOR(dtype, some, FG_UPSTREAM(dtype);                                    \
+                               FG_STORE(dtype, dx, far_##name##_##dtype(upstream, value, 0)))      \
+            } else if (way == FG_PLAIN) {                                                          \
+                FG_EACH_VECTOR(dtype, some, FG_UPSTREAM(dtype);                                    \
+                               FG_STORE(dtype, dx, plain_##name##_##dtype(upstream, value)))       \
+            } else {                                                                               \
+                unsigned short which[FG_BLOCK];                                                    \
+                fg_##dtype far[FG_BLOCK], far_dy[FG_BLOCK];                                        \
+                const size_t count = set_apart_##dtype(some, x, fg_##name##_near_##dtype, which);  \
+                collect_##dtype(count, which, x, far);                                             \
+                collect_##dtype(count, which, dy, far_dy);                                         \
+                FG_EACH_VECTOR(dtype, some, FG_UPSTREAM(dtype);                                    \
+                               v_store_##dtype(dx + j, near_##name##_##dtype(upstream, value, 1))) \
+                for (size_t j = 0; j < count; j += LANES)                                          \
+                    v_store_##dtype(far + j, far_##name##_##dtype(v_load_##dtype(far_dy + j),      \
+                                                                  v_load_##dtype(far + j), 1));    \
+                for (size_t j = 0; j < count; j++)                                                 \
+                    dx[which[j]] = far[j];                                                         \
+            }                                                                                      \
+            dy += some;                                                                            \
+            x += some;                                                                             \
+            dx += some;                                                                            \
+            n -= some;                                                                             \
+        }                                                                                          \
+        if (n) {                                                                                   \
+            fg_##dtype a[LANES] = {0}, b[LANES] = {0};                                             \
+            memcpy(a, dy, n * sizeof *a);                                                          \
+            memcpy(b, x, n * sizeof *b);                                                           \
+            run_##name##_##dtype(LANES, a, b, a, 0);                                               \
+            memcpy(dx, a, n * sizeof *a);                                                          \
+        }                                                                                          \
+    }
+
+/* 16 bits: two ways, near and everywhere. */
+enum { FG_BLOCK_16 = 256 };
+#define FG_NEAR_16(dtype)                                                          \
+    static FG_INLINE int near_##dtype(size_t n, const fg_##dtype *x, fg_f32 near)  \
+    {                                                                              \
+        I_f32 most = v_bits_f32(v_abs_f32(v_load_##dtype(x)));                     \
+        for (size_t i = FG_LANES_##dtype; i < n; i += FG_LANES_##dtype)            \
+            most = i_most_f32(most, v_bits_f32(v_abs_f32(v_load_##dtype(x + i)))); \
+        return !i_any_above_f32(most, near);                                       \
+    }
+FG_NEAR_16(f16)
+FG_NEAR_16(bf16)
+#define FG_LOOP_16_1(name, dtype)                                                            \
     static FG_SINGLE void run_##name##_##dtype(size_t n, const fg_##dtype *x, fg_##dtype *y, \
                                                int past)                                     \
     {                                                                                        \
         enum { LANES = FG_LANES_##dtype };                                                   \
-        for (size_t pieces = 0; n >= LANES;) {                                               \
-            const size_t most = pieces ? FG_PIECE : FG_BLOCK;                                \
-            const size_t some = n < most ? n - n % LANES : most;                             \
-            const enum fg_way way = FG_WAY_##dtype(name, dtype);                             \
-            if (way == FG_MIXED && some > FG_PIECE) {                                        \
-                pieces = some;                                                               \
-                continue;                                                                    \
-            }                                                                                \
-            pieces -= pieces < some ? pieces : some;                                         \
-            switch (way) {                                                                   \
-            case FG_NEAR:                                                                    \
-                FG_EACH_VECTOR_1(dtype, name##_##dtype(value, 1))                            \
-                break;                                                                       \
-            case FG_PLAIN:                                                                   \
-                FG_EACH_VECTOR_1(dtype, FG_PLAIN_CALL_1_##dtype(name, dtype))                \
-                break;                                                                       \
-            case FG_LONG:                                                                    \
-                FG_EACH_VECTOR_1(dtype, name##_##dtype(value, -1))                           \
-                break;                                                                       \
-            default:                                                                         \
-                FG_EACH_VECTOR_1(dtype, name##_##dtype(value, 0))                            \
+        for (; n >= LANES;) {                                                                \
+            const size_t some = n < FG_BLOCK_16 ? n - n % LANES : FG_BLOCK_16;               \
+            if (near_##dtype(some, x, fg_##name##_near_##dtype)) {                           \
+                FG_EACH_VECTOR(dtype, some, FG_STORE(dtype, y, name##_##dtype(value, 1)))    \
+            } else {                                                                         \
+                FG_EACH_VECTOR(dtype, some, FG_STORE(dtype, y, name##_##dtype(value, 0)))    \
             }                                                                                \
             x += some;                                                                       \
             y += some;                                                                       \
@@ -123,43 +202,23 @@ FG_WAY16(bf16)
         if (n) {                                                                             \
             fg_##dtype a[LANES] = {0};                                                       \
             memcpy(a, x, n * sizeof *a);                                                     \
-            v_store_##dtype(a, name##_##dtype(v_load_##dtype(a), 0));                        \
+            run_##name##_##dtype(LANES, a, a, 0);                                            \
             memcpy(y, a, n * sizeof *a);                                                     \
         }                                                                                    \
     }
-
-#define FG_EACH_VECTOR_2(dtype, call)                      \
-    for (size_t j = 0; j < some; j += LANES) {             \
-        const V_##dtype upstream = v_load_##dtype(dy + j); \
-        const V_##dtype value = v_load_##dtype(x + j);     \
-        FG_STORE(dtype, dx, call);                         \
-    }
-#define FG_LOOP_2(name, dtype)                                                                \
+#define FG_LOOP_16_2(name, dtype)                                                             \
     static FG_SINGLE void run_##name##_##dtype(size_t n, const fg_##dtype *dy,                \
                                                const fg_##dtype *x, fg_##dtype *dx, int past) \
     {                                                                                         \
         enum { LANES = FG_LANES_##dtype };                                                    \
-        for (size_t pieces = 0; n >= LANES;) {                                                \
-            const size_t most = pieces ? FG_PIECE : FG_BLOCK;                                 \
-            const size_t some = n < most ? n - n % LANES : most;                              \
-            const enum fg_way way = FG_WAY_##dtype(name, dtype);                              \
-            if (way == FG_MIXED && some > FG_PIECE) {                                         \
-                pieces = some;                                                                \
-                continue;                                                                     \
-            }                                                                                 \
-            pieces -= pieces < some ? pieces : some;                                          \
-            switch (way) {                                                                    \
-            case FG_NEAR:                                                                     \
-                FG_EACH_VECTOR_2(dtype, name##_##dtype(upstream, value, 1))                   \
-                break;                                                                        \
-            case FG_PLAIN:                                                                    \
-                FG_EACH_VECTOR_2(dtype, FG_PLAIN_CALL_2_##dtype(name, dtype))                 \
-                break;                                                                        \
-            case FG_LONG:                                                                     \
-                FG_EACH_VECTOR_2(dtype, name##_##dtype(upstream, value, -1))                  \
-                break;                                                                        \
-            default:                                                                          \
-                FG_EACH_VECTOR_2(dtype, name##_##dtype(upstream, value, 0))                   \
+        for (; n >= LANES;) {                                                                 \
+            const size_t some = n < FG_BLOCK_16 ? n - n % LANES : FG_BLOCK_16;                \
+            if (near_##dtype(some, x, fg_##name##_near_##dtype)) {                            \
+                FG_EACH_VECTOR(dtype, some, FG_UPSTREAM(dtype);                               \
+                               FG_STORE(dtype, dx, name##_##dtype(upstream, value, 1)))       \
+            } else {                                                                          \
+                FG_EACH_VECTOR(dtype, some, FG_UPSTREAM(dtype);                               \
+                               FG_STORE(dtype, dx, name##_##dtype(upstream, value, 0)))       \
             }                                                                                 \
             dy += some;                                                                       \
             x += some;                                                                        \
@@ -170,10 +229,19 @@ FG_WAY16(bf16)
             fg_##dtype a[LANES] = {0}, b[LANES] = {0};                                        \
             memcpy(a, dy, n * sizeof *a);                                                     \
             memcpy(b, x, n * sizeof *b);                                                      \
-            v_store_##dtype(a, name##_##dtype(v_load_##dtype(a), v_load_##dtype(b), 0));      \
+            run_##name##_##dtype(LANES, a, b, a, 0);                                          \
             memcpy(dx, a, n * sizeof *a);                                                     \
         }                                                                                     \
     }
+
+#define FG_LOOP_f32_1 FG_LOOP_1
+#define FG_LOOP_f64_1 FG_LOOP_1
+#define FG_LOOP_f16_1 FG_LOOP_16_1
+#define FG_LOOP_bf16_1 FG_LOOP_16_1
+#define FG_LOOP_f32_2 FG_LOOP_2
+#define FG_LOOP_f64_2 FG_LOOP_2
+#define FG_LOOP_f16_2 FG_LOOP_16_2
+#define FG_LOOP_bf16_2 FG_LOOP_16_2
 
 /* The two ways into it. */
 #define FG_HEAD(dtype, array)                                                     \
@@ -208,7 +276,7 @@ FG_WAY16(bf16)
     }
 
 #define FG_FUNCTION(name, dtype, inputs, max_ulp) \
-    FG_LOOP_##inputs(name, dtype) FG_ENTRIES_##inputs(name, dtype)
+    FG_LOOP_##dtype##_##inputs(name, dtype) FG_ENTRIES_##inputs(name, dtype)
 #include "functions.def"
 
 #define FG_STRING_(name) #name

@@ -8,6 +8,8 @@
 #include <immintrin.h>
 #include <string.h>
 
+#include "coefficients.h"
+
 /* after the headers, so that nothing of theirs is compiled for this target */
 #if defined(__clang__)
 #pragma clang attribute push(__attribute__((target("avx2,fma,f16c"))), apply_to = function)
@@ -157,6 +159,12 @@ static FG_INLINE J_f32 j_to_exponent_f32(J_f32 a)
     return _mm256_slli_epi32(a, 23);
 }
 
+/* the instruction looks at no more than the low 3 bits of k */
+static FG_INLINE U_f32 u_look_up_f32(const fg_f32 *entries, J_f32 k)
+{
+    return _mm256_permutevar8x32_ps(_mm256_loadu_ps(entries), k);
+}
+
 /* ---- f64 ----------------------------------------------------------------- */
 
 typedef __m256d U_f64;
@@ -286,6 +294,31 @@ static FG_INLINE J_f64 j_most_f64(J_f64 a, J_f64 b)
 static FG_INLINE J_f64 j_to_exponent_f64(J_f64 a)
 {
     return _mm256_slli_epi64(a, 52);
+}
+
+/* where the rows of the lanes are */
+typedef struct W_f64 {
+    const fg_f64 *lane[4];
+} W_f64;
+static FG_INLINE W_f64 u_rows_f64(const fg_f64 *table, int columns, J_f64 k)
+{
+    const __m256i which = _mm256_and_si256(k, _mm256_set1_epi64x(fg_segments_f64 - 1));
+    const __m128i low = _mm256_castsi256_si128(which), high = _mm256_extracti128_si256(which, 1);
+    const W_f64 at = {{table + (size_t)columns * (size_t)_mm_cvtsi128_si64(low),
+                       table + (size_t)columns * (size_t)_mm_extract_epi64(low, 1),
+                       table + (size_t)columns * (size_t)_mm_cvtsi128_si64(high),
+                       table + (size_t)columns * (size_t)_mm_extract_epi64(high, 1)}};
+    return at;
+}
+/* entries 2m and 2m + 1 come from the same four loads */
+static FG_INLINE U_f64 u_entry_f64(W_f64 at, int n)
+{
+    const int even = n & ~1;
+    const __m256d a = _mm256_insertf128_pd(_mm256_castpd128_pd256(_mm_loadu_pd(at.lane[0] + even)),
+                                           _mm_loadu_pd(at.lane[2] + even), 1);
+    const __m256d b = _mm256_insertf128_pd(_mm256_castpd128_pd256(_mm_loadu_pd(at.lane[1] + even)),
+                                           _mm_loadu_pd(at.lane[3] + even), 1);
+    return n == even ? _mm256_unpacklo_pd(a, b) : _mm256_unpackhi_pd(a, b);
 }
 
 /* ---- f16, bf16 ----------------------------------------------------------- */

@@ -12,6 +12,8 @@
 #endif
 #include <string.h>
 
+#include "coefficients.h"
+
 /* after the headers, so that nothing of theirs is compiled for this target */
 #if defined(FG_SIMDE)
 #elif defined(__clang__)
@@ -166,6 +168,12 @@ static FG_INLINE J_f32 j_to_exponent_f32(J_f32 a)
     return _mm512_slli_epi32(a, 23);
 }
 
+/* the 8 entries twice, since the instruction looks at the low 4 bits of k */
+static FG_INLINE U_f32 u_look_up_f32(const fg_f32 *entries, J_f32 k)
+{
+    return _mm512_permutexvar_ps(k, _mm512_broadcast_f32x8(_mm256_loadu_ps(entries)));
+}
+
 /* ---- f64 ----------------------------------------------------------------- */
 
 typedef __m512d U_f64;
@@ -295,6 +303,35 @@ static FG_INLINE J_f64 j_most_f64(J_f64 a, J_f64 b)
 static FG_INLINE J_f64 j_to_exponent_f64(J_f64 a)
 {
     return _mm512_slli_epi64(a, 52);
+}
+
+/* where the rows of the lanes are */
+typedef struct W_f64 {
+    const fg_f64 *lane[8];
+} W_f64;
+static FG_INLINE W_f64 u_rows_f64(const fg_f64 *table, int columns, J_f64 k)
+{
+    W_f64 at;
+    long long which[8];
+    _mm512_storeu_si512(which, _mm512_and_si512(k, _mm512_set1_epi64(fg_segments_f64 - 1)));
+    for (int i = 0; i < 8; i++)
+        at.lane[i] = table + (size_t)columns * (size_t)which[i];
+    return at;
+}
+static FG_INLINE __m256d half_entry(const fg_f64 *const *lane, int n)
+{
+    const int even = n & ~1;
+    const __m256d a = _mm256_insertf128_pd(_mm256_castpd128_pd256(_mm_loadu_pd(lane[0] + even)),
+                                           _mm_loadu_pd(lane[2] + even), 1);
+    const __m256d b = _mm256_insertf128_pd(_mm256_castpd128_pd256(_mm_loadu_pd(lane[1] + even)),
+                                           _mm_loadu_pd(lane[3] + even), 1);
+    return n == even ? _mm256_unpacklo_pd(a, b) : _mm256_unpackhi_pd(a, b);
+}
+/* entries 2m and 2m + 1 come from the same loads */
+static FG_INLINE U_f64 u_entry_f64(W_f64 at, int n)
+{
+    return _mm512_insertf64x4(_mm512_castpd256_pd512(half_entry(at.lane, n)),
+                              half_entry(at.lane + 4, n), 1);
 }
 
 /* ---- f16, bf16: not by the instructions of AVX512-BF16, which flush subnormals ------------ */

@@ -8,6 +8,8 @@
 #include <arm_neon.h>
 #include <string.h>
 
+#include "coefficients.h"
+
 #define FG_TARGET_NAME neon
 #define FG_REGISTERS 2 /* hardly a spill; with 4 there are dozens */
 
@@ -144,6 +146,16 @@ static FG_INLINE J_f32 j_to_exponent_f32(J_f32 a)
     return vshlq_n_s32(a, 23);
 }
 
+static FG_INLINE U_f32 u_look_up_f32(const fg_f32 *entries, J_f32 k)
+{
+    /* the four bytes of each entry: 4 k, 4 k + 1, ... */
+    const uint32x4_t which = vandq_u32(vreinterpretq_u32_s32(k), vdupq_n_u32(fg_segments_f32 - 1));
+    const uint32x4_t bytes = vmlaq_u32(vdupq_n_u32(0x03020100), which, vdupq_n_u32(0x04040404));
+    const uint8x16x2_t all = {
+        {vreinterpretq_u8_f32(vld1q_f32(entries)), vreinterpretq_u8_f32(vld1q_f32(entries + 4))}};
+    return vreinterpretq_f32_u8(vqtbl2q_u8(all, vreinterpretq_u8_u32(bytes)));
+}
+
 /* ---- f64 ----------------------------------------------------------------- */
 
 typedef float64x2_t U_f64;
@@ -270,6 +282,24 @@ static FG_INLINE J_f64 j_most_f64(J_f64 a, J_f64 b)
 static FG_INLINE J_f64 j_to_exponent_f64(J_f64 a)
 {
     return vshlq_n_s64(a, 52);
+}
+
+/* where the rows of the lanes are */
+typedef struct W_f64 {
+    const fg_f64 *lane[2];
+} W_f64;
+static FG_INLINE W_f64 u_rows_f64(const fg_f64 *table, int columns, J_f64 k)
+{
+    const int64x2_t which = vandq_s64(k, vdupq_n_s64(fg_segments_f64 - 1));
+    const W_f64 at = {{table + (size_t)columns * (size_t)vgetq_lane_s64(which, 0),
+                       table + (size_t)columns * (size_t)vgetq_lane_s64(which, 1)}};
+    return at;
+}
+static FG_INLINE U_f64 u_entry_f64(W_f64 at, int n)
+{
+    const int even = n & ~1;
+    const float64x2_t a = vld1q_f64(at.lane[0] + even), b = vld1q_f64(at.lane[1] + even);
+    return n == even ? vtrn1q_f64(a, b) : vtrn2q_f64(a, b);
 }
 
 /* ---- f16, bf16 ----------------------------------------------------------- */

@@ -6,6 +6,8 @@
 
 #include "internal.h"
 
+#include "coefficients.h"
+
 #define FG_TARGET_NAME scalar
 #define FG_REGISTERS 1
 
@@ -186,6 +188,21 @@ static FG_INLINE void u_store_bf16(uint16_t *p, U_f32 a)
 {
     const uint32_t bits = (uint32_t)u_bits_f32(a);
     *p = (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+static FG_INLINE U_f32 u_look_up_f32(const fg_f32 *entries, J_f32 k)
+{
+    return entries[k & (fg_segments_f32 - 1)];
+}
+
+typedef const fg_f64 *W_f64;
+static FG_INLINE W_f64 u_rows_f64(const fg_f64 *table, int columns, J_f64 k)
+{
+    return table + (size_t)columns * (size_t)(k & (fg_segments_f64 - 1));
+}
+static FG_INLINE U_f64 u_entry_f64(W_f64 row, int n)
+{
+    return row[n];
 }
 
 #include "interleave.h"

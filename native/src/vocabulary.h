@@ -26,6 +26,10 @@
  *                                         of the real c; where that is close, the answers may
  *                                         be no and yes
  *   i_to_exponent(i)                      shifted left by the width of the mantissa field
+ *   v_row(table, i)                       for each lane a row (R) of a table of FG_SEGMENTS rows: the
+ *                                         one whose number is in the low bits of i
+ *   v_entry(row, n)                       its entry n. A table of float32 holds the entries 0 of all
+ *                                         rows, then the entries 1, ...; of float64 row after row
  *
  * And, to and from the 16 bits of float16 and bfloat16:
  *
@@ -47,6 +51,7 @@
 #define V FG_NAME(V)
 #define I FG_NAME(I)
 #define T FG_NAME(fg)
+#define R FG_NAME(R)
 #define FG_LANES FG_NAME(FG_LANES)
 #define v_load FG_NAME(v_load)
 #define v_store FG_NAME(v_store)
@@ -71,6 +76,8 @@
 #define v_copysign FG_NAME(v_copysign)
 #define v_select_infinite FG_NAME(v_select_infinite)
 #define i_to_exponent FG_NAME(i_to_exponent)
+#define v_row FG_NAME(v_row)
+#define v_entry FG_NAME(v_entry)
 
 /* types and functions of algorithms.h */
 #define pair FG_NAME(pair)
@@ -84,12 +91,13 @@
 #define pow2_ratio FG_NAME(pow2_ratio)
 #define at_least FG_NAME(at_least)
 #define at_most FG_NAME(at_most)
-#define half_or_nan FG_NAME(half_or_nan)
+#define nan_or_half FG_NAME(nan_or_half)
 #define plain_value FG_NAME(plain_value)
 #define plain_slope FG_NAME(plain_slope)
 #define plain_backward FG_NAME(plain_backward)
 #define unless_plain FG_NAME(unless_plain)
 #define tanh_argument FG_NAME(tanh_argument)
+#define from_table FG_NAME(from_table)
 #define clamped FG_NAME(clamped)
 #define signed_clamped FG_NAME(signed_clamped)
 #define times_sigmoid FG_NAME(times_sigmoid)

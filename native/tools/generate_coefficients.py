@@ -14,6 +14,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from minimax import remez
 from mpmath import mp
+from tables import table
 
 mp.dps = 60
 ROOT = Path(__file__).resolve().parents[2]
@@ -54,6 +55,21 @@ DEGREES = {
     "gelu_grad": {"f32": (5, 5), "f64": (10, 10)},
 }
 
+# The near way (tables.py): how many segments a table has
+SEGMENTS = {"f32": 8, "f64": 128}
+# where it ends, as far as the error stays well below 2 ULP, and the degree of the polynomials
+# (NOTES.md); no table: the formulas are faster
+TABLES = {
+    "gelu": {"f32": ("4", 7), "f64": ("4.5", 8)},
+    "gelu_tanh": {"f32": ("4", 7)},
+    "gelu_sigmoid": {"f32": ("5", 7)},
+    "silu": {"f32": ("8", 7)},
+    "gelu_grad": {"f32": ("4", 7), "f64": ("4.5", 8)},
+    "gelu_tanh_grad": {"f32": ("4", 7), "f64": ("4.5", 8)},
+    "gelu_sigmoid_grad": {"f32": ("4.25", 7), "f64": ("4", 6)},
+    "silu_grad": {"f32": ("5.5", 7), "f64": ("5.5", 6)},
+}
+
 
 def mills(t):
     """R(t) = Phi(-t) exp(t^2/2)."""
@@ -89,6 +105,37 @@ def exponents():
     }
 
 
+def negative_sides():
+    """Of each function the part that algorithms.h takes from x or 1: t G(-t), the slope at -t."""
+    sides = {
+        "gelu": lambda t: t * mp.erfc(t / mp.sqrt(2)) / 2,
+        "gelu_grad": lambda t: mp.erfc(t / mp.sqrt(2)) / 2 - t * mp.npdf(t),
+    }
+    for form, (w, dw) in exponents().items():
+        sides[form] = lambda t, w=w: t / (1 + mp.exp(w(t)))
+        sides[f"{form}_grad"] = lambda t, w=w, dw=dw: (
+            mp.exp(-w(t)) * (1 + mp.exp(-w(t)) - t * dw(t)) / (1 + mp.exp(-w(t))) ** 2
+        )
+    return sides
+
+
+def tables(fmt):
+    """name -> (segments per unit, the table as v_row reads it)."""
+    out, z = {}, zeros()
+    for name, f in negative_sides().items():
+        form = name.removesuffix("_grad")
+        zero = z[form] if name != form else None
+        if fmt.name not in TABLES[name]:
+            out[name] = mp.mpf(0), 0, [mp.mpf(0)]  # there is none
+            continue
+        far, degree = TABLES[name][fmt.name]
+        per, rows = table(f, zero, far, SEGMENTS[fmt.name], degree, fmt.precision)
+        if fmt.precision == 24:  # a register holds one coefficient of all segments
+            rows = zip(*rows)
+        out[name] = per, degree + 2, [value for row in rows for value in row]
+    return out
+
+
 def zeros():
     """-x where the slope is zero."""
     z = {"gelu": solve(lambda t: mills(t) - t / mp.sqrt(2 * mp.pi), "0.75")}
@@ -102,28 +149,32 @@ def limits(fmt):
     """Where the exponential reaches 2^-bits, by form.
 
     limit: beyond it -t gives -0 (value, slope), with room for a factor t w' beside the
-    exponential; backward_limit: likewise for slopes that a large dy can lift; near: up to it
-    no power of two needs a second step.
+    exponential; backward_limit: likewise for slopes that a large dy can lift; far: where the near
+    way ends; near: the number below far.
     """
     low = fmt.emax + fmt.precision + 14
     out = {}
     for kind, bits in (
         ("limit", low),
         ("backward_limit", low + fmt.emax + 1),
-        ("near", fmt.split - 1),
-        ("grad_near", fmt.split - 3),  # there the exponential is taken about the zero
-        ("backward_near", fmt.split - 3),
     ):
         a = bits * mp.log(2)
         out[f"gelu_{kind}"] = mp.sqrt(2 * a)
-        if kind == "near":  # of the sigmoid forms: 1 + 2^n is exact
-            a = (fmt.precision - 2) * mp.log(2)
         for form, (w, _) in exponents().items():
             guess = 4 if form == "gelu_tanh" else a
             out[f"{form}_{kind}"] = solve(lambda t, w=w, a=a: w(t) - a, guess)
     for form in ("gelu", *exponents()):
         for kind, limit in (("", "limit"), ("_grad", "limit"), ("_backward", "backward_limit")):
             out[f"{form}{kind}_end"] = out[f"{form}_{limit}"]
+            far = TABLES[form + kind.replace("backward", "grad")].get(fmt.name)
+            if far:
+                far = mp.mpf(far[0])
+            else:  # 1 + 2^n is exact
+                a = (fmt.precision - 2) * mp.log(2)
+                w = exponents()[form][0]
+                far = fmt.round(solve(lambda t, w=w, a=a: w(t) - a, 4 if form == "gelu_tanh" else a))
+            out[f"{form}{kind}_far"] = far
+            out[f"{form}{kind}_near"] = far * (1 - mp.mpf(2) ** -fmt.precision)
     return out
 
 
@@ -209,7 +260,8 @@ def constants(fmt):
     }
     c["log2e"] = 1 / mp.log(2)
     # the bias makes the low bits of k = n + shifter the exponent field of 2^n
-    shifter = mp.mpf(3) * mp.mpf(2) ** (fmt.precision - 2) + fmt.emax
+    c["round"] = mp.mpf(3) * mp.mpf(2) ** (fmt.precision - 2)
+    shifter = c["round"] + fmt.emax
     split = fmt.split
     c["shifter"], c["split"], c["split_twice"] = shifter, shifter - split, shifter - 2 * split
     c["split_above"] = shifter + split
@@ -268,18 +320,33 @@ def render_format(fmt):
     single, squares = constants(fmt)
     polys.update(squares)
     c, py = [""], []
+    upper = name.upper()
+    c.append(f"enum {{ fg_segments_{name} = {SEGMENTS[name]} }};")
+    py.append(f"SEGMENTS_{upper} = {SEGMENTS[name]}")
+    for function, (per, columns, values) in tables(fmt).items():
+        single[f"{function}_per"] = fmt.round(per)
+        c.append(f"enum {{ fg_{function}_columns_{name} = {columns} }};")
+        py.append(f"{function.upper()}_COLUMNS_{upper} = {columns}")
+        polys[f"{function}_table"] = values
     for fit, error in errors.items():
         c.append(f"/* {name} {fit}: relative error of the fit 2^{float(mp.log(error, 2)):.1f} */")
     for constant, value in single.items():
         value = fmt.hex(value)
         c.append(f"static const fg_{name} fg_{constant}_{name} = {value}{fmt.suffix};")
-        py.append(f'{constant.upper()}_{name.upper()} = float.fromhex("{value}")')
+        py.append(f'{constant.upper()}_{name.upper()} = h("{value}")')
     for poly, values in polys.items():
         values = [fmt.hex(fmt.round(v)) for v in values]
         c.append(f"static const fg_{name} fg_{poly}_{name}[] = {{")
-        c += [f"    {v}{fmt.suffix}," for v in values] + ["};"]
-        py.append(f"{poly.upper()}_{name.upper()} = (")
-        py += [f'    float.fromhex("{v}"),' for v in values] + [")"]
+        across = 4 if poly.endswith("_table") else 1
+        for lines, before, after in ((c, "", fmt.suffix), (py, 'h("', '")')):
+            if lines is py:
+                lines.append(f"{poly.upper()}_{name.upper()} = (")
+            whole = [f"{before}{v}{after}," for v in values]
+            lines += [
+                "    " + " ".join(whole[i : i + across]) for i in range(0, len(whole), across)
+            ]
+        c.append("};")
+        py.append(")")
     return c, py
 
 
@@ -292,7 +359,7 @@ def render():
         "/* clang-format off */",
     ]
     py = ["# SPDX-License-Identifier: BSD-3-Clause", '"""Constants and minimax fits.', "", NOTE]
-    py += ['"""', ""]
+    py += ['"""', "", "h = float.fromhex", ""]
     for fmt in (F32, F64):
         for lines, more in zip((c, py), render_format(fmt)):
             lines += more
