@@ -13,8 +13,8 @@ def formulas(V, I, K):
     """The value functions, of given operations: a dict, name -> function.
 
     V and I hold the operations v_... and i_... of native/src/vocabulary.h, K the constants of a
-    dtype (see _operations.py). A function takes (x, near) or (dy, x, near). near is a Python
-    bool, never an operand: false is right for every x, true where algorithms.h says so.
+    dtype (see _operations.py). A function takes (x) or (dy, x). Those whose names begin with near_
+    and far_ are right where algorithms.h says so, and take one more, `some`: a Python bool.
     """
 
     def polynomial(x, x2, c, from_, to):
@@ -71,31 +71,103 @@ def formulas(V, I, K):
     def at_most(k, j):
         return V.real(I.min(V.bits(k), V.bits(j)))
 
-    def clamped(t, limit, near):
-        return t if near else at_most(t, limit)
+    def clamped(t, limit, some):
+        return at_most(t, limit) if some else t
 
-    def signed_clamped(x, limit, near):
-        return x if near else V.copysign(clamped(V.abs(x), limit, near), x)
+    def from_table(t, per, table, columns):
+        row = V.row(table, columns, V.bits(V.fma(t, per, V.set(K.round))))
+        d = V.sub(t, V.entry(row, 0))
+        sum = V.entry(row, columns - 1)
+        if len(K.gelu_num) > 8:
+            d2 = V.mul(d, d)
+            more = V.entry(row, columns - 2)
+            i = columns - 3
+            while i > 2:
+                sum = V.fma(d2, sum, V.entry(row, i))
+                more = V.fma(d2, more, V.entry(row, i - 1))
+                i -= 2
+            sum = V.fma(d, sum, more)
+            return V.fma(d, sum, V.entry(row, 1))
+        i = columns - 2
+        while i > 0:
+            sum = V.fma(d, sum, V.entry(row, i))
+            i -= 1
+        return sum
+
+    def near_gelu_grad(x, some):
+        t = clamped(V.abs(x), V.set(K.gelu_grad_near), some)
+        p = from_table(t, V.set(K.gelu_grad_per), K.gelu_grad_table, K.gelu_grad_columns)
+        return V.select_negative(x, p, V.sub(V.set(K.one), p))
+
+    def near_gelu_backward(dy, x, some):
+        slope = near_gelu_grad(x, some)
+        t = V.abs(x)
+        none = V.set(K.zero)
+        return V.mul(V.select_above(V.set(K.gelu_grad_far), t, dy, none) if some else dy, slope)
+
+    def near_gelu_tanh_grad(x, some):
+        t = clamped(V.abs(x), V.set(K.gelu_tanh_grad_near), some)
+        p = from_table(t, V.set(K.gelu_tanh_grad_per), K.gelu_tanh_grad_table,
+            K.gelu_tanh_grad_columns)
+        return V.select_negative(x, p, V.sub(V.set(K.one), p))
+
+    def near_gelu_tanh_backward(dy, x, some):
+        slope = near_gelu_tanh_grad(x, some)
+        t = V.abs(x)
+        none = V.set(K.zero)
+        return V.mul(V.select_above(V.set(K.gelu_tanh_grad_far), t, dy, none) if some else dy,
+            slope)
+
+    def near_gelu_sigmoid_grad(x, some):
+        t = clamped(V.abs(x), V.set(K.gelu_sigmoid_grad_near), some)
+        p = from_table(t, V.set(K.gelu_sigmoid_grad_per), K.gelu_sigmoid_grad_table,
+            K.gelu_sigmoid_grad_columns)
+        return V.select_negative(x, p, V.sub(V.set(K.one), p))
+
+    def near_gelu_sigmoid_backward(dy, x, some):
+        slope = near_gelu_sigmoid_grad(x, some)
+        t = V.abs(x)
+        none = V.set(K.zero)
+        return V.mul(V.select_above(V.set(K.gelu_sigmoid_grad_far), t, dy, none) if some else dy,
+            slope)
+
+    def near_silu_grad(x, some):
+        t = clamped(V.abs(x), V.set(K.silu_grad_near), some)
+        p = from_table(t, V.set(K.silu_grad_per), K.silu_grad_table, K.silu_grad_columns)
+        return V.select_negative(x, p, V.sub(V.set(K.one), p))
+
+    def near_silu_backward(dy, x, some):
+        slope = near_silu_grad(x, some)
+        t = V.abs(x)
+        none = V.set(K.zero)
+        return V.mul(V.select_above(V.set(K.silu_grad_far), t, dy, none) if some else dy, slope)
+
+    def signed_clamped(x, limit, some):
+        return V.copysign(clamped(V.abs(x), limit, some), x) if some else x
 
     def plain_value(x, limit):
         large = V.select_negative(x, V.set(K.minus_zero), x)
         return V.select_above(V.abs(x), limit, large, V.mul(x, V.set(K.half)))
 
-    def half_or_nan(t, limit):
+    def nan_or_half(t, limit):
         return V.fma(V.select_above(t, limit, limit, t), V.set(K.zero), V.set(K.half))
 
     def plain_slope(x, limit):
         t = V.abs(x)
         large = V.select_negative(x, V.set(K.minus_zero), V.set(K.one))
-        return V.select_above(t, limit, large, half_or_nan(t, limit))
+        return V.select_above(t, limit, large, nan_or_half(t, limit))
 
-    def unless_plain(x, limit, y, plain):
-        t = V.abs(x)
-        return V.select_above(t, limit, plain, V.select_above(t, V.set(K.tiny), y, plain))
+    def unless_plain(t, limit, y, plain):
+        return V.select_above(t, limit, plain, V.select_above(t, V.set(K.one), y, plain))
 
-    def gelu(x, near):
+    def near_gelu(x, some):
+        return V.sub(V.select_negative(x, V.set(K.minus_zero), x),
+            from_table(clamped(V.abs(x), V.set(K.gelu_near), some), V.set(K.gelu_per), K.gelu_table,
+                K.gelu_columns))
+
+    def far_gelu(x, some):
         limit = V.set(K.gelu_limit)
-        t = clamped(V.abs(x), limit, near)
+        t = clamped(V.abs(x), limit, some)
         u = two_product(t, t)
         k = V.fma(u.hi, V.set(K.gelu_log2e), V.set(K.gelu_shifter))
         n = V.sub(k, V.set(K.gelu_shifter))
@@ -110,20 +182,18 @@ def formulas(V, I, K):
             V.fnma(n, V.set(K.gelu_step_lo), u.lo)).hi
         r = V.fma(g, polynomial(g, V.mul(g, g), K.gelu_exp, 1, len(K.gelu_exp) - 1),
             V.set(K.gelu_exp[0]))
-        k_split = k if near > 0 else at_least(k, V.set(K.split))
+        k_split = at_least(k, V.set(K.split))
         scale = pow2(k_split)
         high = V.mul(b, scale)
         low = V.mul(b_lo, scale)
         z = V.fma(V.fma(g, h, g), r, h)
-        base = V.select_negative(x, V.set(K.minus_zero), x if near else t)
+        base = V.select_negative(x, V.set(K.minus_zero), t)
         y = V.sub(V.sub(base, high), V.fma(high, z, V.fma(low, z, low)))
-        if near > 0:
-            return y
         scaled = V.select_negative(x, V.mul(y, pow2_ratio(k, k_split)), y)
-        return scaled if near else unless_plain(x, limit, scaled, plain_value(x, limit))
+        return unless_plain(V.abs(x), limit, scaled, plain_value(x, limit)) if some else scaled
 
-    def times_sigmoid(x, k, g, r, near):
-        if near > 0:
+    def times_sigmoid(x, k, g, r, far):
+        if not far:
             scale = pow2(k)
             return V.div(x, V.fma(V.mul(g, scale), r, V.add(V.set(K.one), scale)))
         zero = V.set(K.shifter)
@@ -138,30 +208,6 @@ def formulas(V, I, K):
         y = V.div(x, d)
         return V.mul(y, pow2_ratio(at_least(k_split, zero), at_least(k, zero)))
 
-    def silu(x, near):
-        limit = V.set(K.silu_limit)
-        c = signed_clamped(x, limit, near)
-        u = V.neg(c)
-        k = V.fma(u, V.set(K.silu_log2e), V.set(K.silu_shifter))
-        n = V.sub(k, V.set(K.shifter))
-        g = V.fnma(n, V.set(K.silu_step_lo), V.fnma(n, V.set(K.silu_step_hi), u))
-        y = times_sigmoid(c, k, g,
-            V.fma(g, polynomial(g, V.mul(g, g), K.silu_exp, 1, len(K.silu_exp) - 1),
-                V.set(K.silu_exp[0])), near)
-        return y if near else unless_plain(x, limit, y, plain_value(x, limit))
-
-    def gelu_sigmoid(x, near):
-        limit = V.set(K.gelu_sigmoid_limit)
-        c = signed_clamped(x, limit, near)
-        u = V.neg(c)
-        k = V.fma(u, V.set(K.gelu_sigmoid_log2e), V.set(K.gelu_sigmoid_shifter))
-        n = V.sub(k, V.set(K.shifter))
-        g = V.fnma(n, V.set(K.gelu_sigmoid_step_lo), V.fnma(n, V.set(K.gelu_sigmoid_step_hi), u))
-        y = times_sigmoid(c, k, g,
-            V.fma(g, polynomial(g, V.mul(g, g), K.gelu_sigmoid_exp, 1, len(K.gelu_sigmoid_exp) - 1),
-                V.set(K.gelu_sigmoid_exp[0])), near)
-        return y if near else unless_plain(x, limit, y, plain_value(x, limit))
-
     def tanh_argument(t):
         square = two_product(t, t)
         cubic = V.set(K.tanh_cubic_hi)
@@ -173,20 +219,70 @@ def formulas(V, I, K):
         v = pair(v.hi, V.fma(t, f.lo, v.lo))
         return v
 
-    def gelu_tanh(x, near):
-        limit = V.set(K.gelu_tanh_limit)
-        c = signed_clamped(x, limit, near)
-        u = tanh_argument(V.neg(c))
+    def gelu_tanh_formula(x, far):
+        u = tanh_argument(V.neg(x))
         k = V.fma(u.hi, V.set(K.gelu_tanh_log2e), V.set(K.gelu_tanh_shifter))
         n = V.sub(k, V.set(K.shifter))
         g = fast_two_sum(V.fnma(n, V.set(K.gelu_tanh_step_hi), u.hi),
             V.fnma(n, V.set(K.gelu_tanh_step_lo), u.lo)).hi
-        y = times_sigmoid(c, k, g,
+        return times_sigmoid(x, k, g,
             V.fma(g, polynomial(g, V.mul(g, g), K.gelu_tanh_exp, 1, len(K.gelu_tanh_exp) - 1),
-                V.set(K.gelu_tanh_exp[0])), near)
-        return y if near else unless_plain(x, limit, y, plain_value(x, limit))
+                V.set(K.gelu_tanh_exp[0])), far)
 
-    def gelu_tail(t, near):
+    def gelu_sigmoid_formula(x, far):
+        u = V.neg(x)
+        k = V.fma(u, V.set(K.gelu_sigmoid_log2e), V.set(K.gelu_sigmoid_shifter))
+        n = V.sub(k, V.set(K.shifter))
+        g = V.fnma(n, V.set(K.gelu_sigmoid_step_lo), V.fnma(n, V.set(K.gelu_sigmoid_step_hi), u))
+        return times_sigmoid(x, k, g,
+            V.fma(g, polynomial(g, V.mul(g, g), K.gelu_sigmoid_exp, 1, len(K.gelu_sigmoid_exp) - 1),
+                V.set(K.gelu_sigmoid_exp[0])), far)
+
+    def silu_formula(x, far):
+        u = V.neg(x)
+        k = V.fma(u, V.set(K.silu_log2e), V.set(K.silu_shifter))
+        n = V.sub(k, V.set(K.shifter))
+        g = V.fnma(n, V.set(K.silu_step_lo), V.fnma(n, V.set(K.silu_step_hi), u))
+        return times_sigmoid(x, k, g,
+            V.fma(g, polynomial(g, V.mul(g, g), K.silu_exp, 1, len(K.silu_exp) - 1),
+                V.set(K.silu_exp[0])), far)
+
+    def near_gelu_tanh(x, some):
+        limit = V.set(K.gelu_tanh_near)
+        return V.sub(V.select_negative(x, V.set(K.minus_zero), x),
+            from_table(clamped(V.abs(x), limit, some), V.set(K.gelu_tanh_per), K.gelu_tanh_table,
+                K.gelu_tanh_columns)) if K.gelu_tanh_columns else gelu_tanh_formula(signed_clamped(x, limit, some), 0)
+
+    def far_gelu_tanh(x, some):
+        limit = V.set(K.gelu_tanh_limit)
+        y = gelu_tanh_formula(signed_clamped(x, limit, some), 1)
+        return unless_plain(V.abs(x), limit, y, plain_value(x, limit)) if some else y
+
+    def near_gelu_sigmoid(x, some):
+        limit = V.set(K.gelu_sigmoid_near)
+        return V.sub(V.select_negative(x, V.set(K.minus_zero), x),
+            from_table(clamped(V.abs(x), limit, some), V.set(K.gelu_sigmoid_per),
+                K.gelu_sigmoid_table,
+                    K.gelu_sigmoid_columns)) if K.gelu_sigmoid_columns else gelu_sigmoid_formula(signed_clamped(x, limit, some), 0)
+
+    def far_gelu_sigmoid(x, some):
+        limit = V.set(K.gelu_sigmoid_limit)
+        y = gelu_sigmoid_formula(signed_clamped(x, limit, some), 1)
+        return unless_plain(V.abs(x), limit, y, plain_value(x, limit)) if some else y
+
+    def near_silu(x, some):
+        limit = V.set(K.silu_near)
+        return V.sub(V.select_negative(x, V.set(K.minus_zero), x),
+            from_table(clamped(V.abs(x), limit, some), V.set(K.silu_per), K.silu_table,
+                K.silu_columns)) if K.silu_columns else silu_formula(signed_clamped(x, limit, some),
+                    0)
+
+    def far_silu(x, some):
+        limit = V.set(K.silu_limit)
+        y = silu_formula(signed_clamped(x, limit, some), 1)
+        return unless_plain(V.abs(x), limit, y, plain_value(x, limit)) if some else y
+
+    def gelu_tail(t):
         u = two_product(t, t)
         k = V.fma(V.add(u.hi, V.set(K.gelu_grad_offset)), V.set(K.gelu_grad_log2e),
             V.set(K.gelu_grad_shifter))
@@ -207,14 +303,14 @@ def formulas(V, I, K):
         else:
             gh = V.fma(g.hi, h, g.hi)
             z = V.fma(V.mul(gh, g.hi), r, V.fma(gh, V.set(K.minus_half), h))
-        scale = pow2(k if near > 0 else at_least(k, V.set(K.split)))
+        scale = pow2(at_least(k, V.set(K.split)))
         high = V.mul(b.hi, scale)
         low = V.mul(b.lo, scale)
         p = tail(V.add(high, V.fma(high, z, V.fma(low, z, low))), k)
         return p
 
-    def sigmoid_tail(k, g, r, rate, d, lo, c, near):
-        scale = pow2(k if near > 0 else at_least(k, V.set(K.split)))
+    def sigmoid_tail(k, g, r, rate, d, lo, c):
+        scale = pow2(at_least(k, V.set(K.split)))
         z = V.mul(g.hi, r)
         e0 = V.set(c[2])
         e0_scale = V.mul(e0, scale)
@@ -240,7 +336,7 @@ def formulas(V, I, K):
         result = tail(V.fma(rest, inverse, y), k)
         return result
 
-    def silu_tail(t, near):
+    def silu_tail(t):
         d = two_sum(V.set(K.silu_zero_hi), V.neg(t))
         k = V.fma(d.hi, V.set(K.silu_log2e), V.set(K.silu_shifter))
         n = V.sub(k, V.set(K.shifter))
@@ -250,9 +346,9 @@ def formulas(V, I, K):
             V.fnma(n, V.set(K.silu_step_lo), d.lo))
         return sigmoid_tail(k, g,
             V.fma(g.hi, polynomial(g.hi, V.mul(g.hi, g.hi), K.silu_exp, 1, len(K.silu_exp) - 1),
-                V.set(K.silu_exp[0])), V.set(K.silu_rate), d.hi, lo, K.silu_square, near)
+                V.set(K.silu_exp[0])), V.set(K.silu_rate), d.hi, lo, K.silu_square)
 
-    def gelu_sigmoid_tail(t, near):
+    def gelu_sigmoid_tail(t):
         d = two_sum(V.set(K.gelu_sigmoid_zero_hi), V.neg(t))
         k = V.fma(d.hi, V.set(K.gelu_sigmoid_log2e), V.set(K.gelu_sigmoid_shifter))
         n = V.sub(k, V.set(K.shifter))
@@ -264,9 +360,9 @@ def formulas(V, I, K):
             V.fma(g.hi,
                 polynomial(g.hi, V.mul(g.hi, g.hi), K.gelu_sigmoid_exp, 1,
                     len(K.gelu_sigmoid_exp) - 1), V.set(K.gelu_sigmoid_exp[0])),
-                        V.set(K.gelu_sigmoid_rate), d.hi, lo, K.gelu_sigmoid_square, near)
+                        V.set(K.gelu_sigmoid_rate), d.hi, lo, K.gelu_sigmoid_square)
 
-    def gelu_tanh_tail(t, near):
+    def gelu_tanh_tail(t):
         v = tanh_argument(t)
         d = two_sum(V.set(K.gelu_tanh_zero_hi), V.neg(v.hi))
         d = pair(d.hi, V.sub(d.lo, v.lo))
@@ -284,13 +380,12 @@ def formulas(V, I, K):
             V.fma(g.hi,
                 polynomial(g.hi, V.mul(g.hi, g.hi), K.gelu_tanh_exp, 1, len(K.gelu_tanh_exp) - 1),
                     V.set(K.gelu_tanh_exp[0])), V.set(K.gelu_tanh_rate), sum.hi, lo,
-                        K.gelu_tanh_square, near)
+                        K.gelu_tanh_square)
 
-    def finish_slope(x, limit, r, near):
-        k = r.k if near > 0 else at_least(r.k, V.set(K.split))
-        below = r.p if near > 0 else V.mul(r.p, pow2_ratio(r.k, k))
+    def finish_slope(x, limit, r, some):
+        below = V.mul(r.p, pow2_ratio(r.k, at_least(r.k, V.set(K.split))))
         y = V.select_negative(x, below, V.sub(V.set(K.one), r.p))
-        return y if near else unless_plain(x, limit, y, plain_slope(x, limit))
+        return unless_plain(V.abs(x), limit, y, plain_slope(x, limit)) if some else y
 
     def plain_backward(dy, x, limit):
         t = V.abs(x)
@@ -300,17 +395,15 @@ def formulas(V, I, K):
         large = V.select_negative(x, slope, V.set(K.one))
         large_dy = V.select_negative(x, reduced, dy)
         return V.fma(V.select_above(t, limit, large_dy, dy),
-            V.select_above(t, limit, large, half_or_nan(t, limit)), V.set(K.minus_zero))
+            V.select_above(t, limit, large, nan_or_half(t, limit)), V.set(K.minus_zero))
 
-    def finish_backward(dy, x, limit, r, near):
+    def finish_backward(dy, x, limit, r, some):
         above = V.sub(V.set(K.one), r.p)
-        if near > 0:
-            return V.mul(dy, V.select_negative(x, r.p, above))
         k = at_least(r.k, V.set(K.split))
         k1 = at_least(r.k, V.set(K.split_twice))
         scaled_dy = V.mul(V.mul(dy, pow2_ratio(k1, k)), pow2_ratio(r.k, k1))
         y = V.mul(V.select_negative(x, scaled_dy, dy), V.select_negative(x, r.p, above))
-        return y if near else unless_plain(x, limit, y, plain_backward(dy, x, limit))
+        return unless_plain(V.abs(x), limit, y, plain_backward(dy, x, limit)) if some else y
 
     def plain_gelu(x):
         return plain_value(x, V.set(K.gelu_limit))
@@ -330,13 +423,13 @@ def formulas(V, I, K):
     def plain_gelu_backward(dy, x):
         return plain_backward(dy, x, V.set(K.gelu_backward_limit))
 
-    def gelu_grad(x, near):
-        t = clamped(V.abs(x), V.set(K.gelu_limit), near)
-        return finish_slope(x, V.set(K.gelu_limit), gelu_tail(t, near), near)
+    def far_gelu_grad(x, some):
+        t = clamped(V.abs(x), V.set(K.gelu_limit), some)
+        return finish_slope(x, V.set(K.gelu_limit), gelu_tail(t), some)
 
-    def gelu_backward(dy, x, near):
-        t = clamped(V.abs(x), V.set(K.gelu_backward_limit), near)
-        return finish_backward(dy, x, V.set(K.gelu_backward_limit), gelu_tail(t, near), near)
+    def far_gelu_backward(dy, x, some):
+        t = clamped(V.abs(x), V.set(K.gelu_backward_limit), some)
+        return finish_backward(dy, x, V.set(K.gelu_backward_limit), gelu_tail(t), some)
 
     def plain_gelu_tanh_grad(x):
         return plain_slope(x, V.set(K.gelu_tanh_limit))
@@ -344,14 +437,13 @@ def formulas(V, I, K):
     def plain_gelu_tanh_backward(dy, x):
         return plain_backward(dy, x, V.set(K.gelu_tanh_backward_limit))
 
-    def gelu_tanh_grad(x, near):
-        t = clamped(V.abs(x), V.set(K.gelu_tanh_limit), near)
-        return finish_slope(x, V.set(K.gelu_tanh_limit), gelu_tanh_tail(t, near), near)
+    def far_gelu_tanh_grad(x, some):
+        t = clamped(V.abs(x), V.set(K.gelu_tanh_limit), some)
+        return finish_slope(x, V.set(K.gelu_tanh_limit), gelu_tanh_tail(t), some)
 
-    def gelu_tanh_backward(dy, x, near):
-        t = clamped(V.abs(x), V.set(K.gelu_tanh_backward_limit), near)
-        return finish_backward(dy, x, V.set(K.gelu_tanh_backward_limit), gelu_tanh_tail(t, near),
-            near)
+    def far_gelu_tanh_backward(dy, x, some):
+        t = clamped(V.abs(x), V.set(K.gelu_tanh_backward_limit), some)
+        return finish_backward(dy, x, V.set(K.gelu_tanh_backward_limit), gelu_tanh_tail(t), some)
 
     def plain_gelu_sigmoid_grad(x):
         return plain_slope(x, V.set(K.gelu_sigmoid_limit))
@@ -359,14 +451,14 @@ def formulas(V, I, K):
     def plain_gelu_sigmoid_backward(dy, x):
         return plain_backward(dy, x, V.set(K.gelu_sigmoid_backward_limit))
 
-    def gelu_sigmoid_grad(x, near):
-        t = clamped(V.abs(x), V.set(K.gelu_sigmoid_limit), near)
-        return finish_slope(x, V.set(K.gelu_sigmoid_limit), gelu_sigmoid_tail(t, near), near)
+    def far_gelu_sigmoid_grad(x, some):
+        t = clamped(V.abs(x), V.set(K.gelu_sigmoid_limit), some)
+        return finish_slope(x, V.set(K.gelu_sigmoid_limit), gelu_sigmoid_tail(t), some)
 
-    def gelu_sigmoid_backward(dy, x, near):
-        t = clamped(V.abs(x), V.set(K.gelu_sigmoid_backward_limit), near)
-        return finish_backward(dy, x, V.set(K.gelu_sigmoid_backward_limit),
-            gelu_sigmoid_tail(t, near), near)
+    def far_gelu_sigmoid_backward(dy, x, some):
+        t = clamped(V.abs(x), V.set(K.gelu_sigmoid_backward_limit), some)
+        return finish_backward(dy, x, V.set(K.gelu_sigmoid_backward_limit), gelu_sigmoid_tail(t),
+            some)
 
     def plain_silu_grad(x):
         return plain_slope(x, V.set(K.silu_limit))
@@ -374,27 +466,97 @@ def formulas(V, I, K):
     def plain_silu_backward(dy, x):
         return plain_backward(dy, x, V.set(K.silu_backward_limit))
 
-    def silu_grad(x, near):
-        t = clamped(V.abs(x), V.set(K.silu_limit), near)
-        return finish_slope(x, V.set(K.silu_limit), silu_tail(t, near), near)
+    def far_silu_grad(x, some):
+        t = clamped(V.abs(x), V.set(K.silu_limit), some)
+        return finish_slope(x, V.set(K.silu_limit), silu_tail(t), some)
 
-    def silu_backward(dy, x, near):
-        t = clamped(V.abs(x), V.set(K.silu_backward_limit), near)
-        return finish_backward(dy, x, V.set(K.silu_backward_limit), silu_tail(t, near), near)
+    def far_silu_backward(dy, x, some):
+        t = clamped(V.abs(x), V.set(K.silu_backward_limit), some)
+        return finish_backward(dy, x, V.set(K.silu_backward_limit), silu_tail(t), some)
+
+    def gelu(x):
+        return V.select_above(V.set(K.gelu_far), V.abs(x), near_gelu(x, 1), far_gelu(x, 1))
+
+    def gelu_tanh(x):
+        return V.select_above(V.set(K.gelu_tanh_far), V.abs(x), near_gelu_tanh(x, 1),
+            far_gelu_tanh(x, 1))
+
+    def gelu_sigmoid(x):
+        return V.select_above(V.set(K.gelu_sigmoid_far), V.abs(x), near_gelu_sigmoid(x, 1),
+            far_gelu_sigmoid(x, 1))
+
+    def silu(x):
+        return V.select_above(V.set(K.silu_far), V.abs(x), near_silu(x, 1), far_silu(x, 1))
+
+    def gelu_grad(x):
+        return V.select_above(V.set(K.gelu_grad_far), V.abs(x), near_gelu_grad(x, 1),
+            far_gelu_grad(x, 1))
+
+    def gelu_tanh_grad(x):
+        return V.select_above(V.set(K.gelu_tanh_grad_far), V.abs(x), near_gelu_tanh_grad(x, 1),
+            far_gelu_tanh_grad(x, 1))
+
+    def gelu_sigmoid_grad(x):
+        return V.select_above(V.set(K.gelu_sigmoid_grad_far), V.abs(x),
+            near_gelu_sigmoid_grad(x, 1), far_gelu_sigmoid_grad(x, 1))
+
+    def silu_grad(x):
+        return V.select_above(V.set(K.silu_grad_far), V.abs(x), near_silu_grad(x, 1),
+            far_silu_grad(x, 1))
+
+    def gelu_backward(dy, x):
+        return V.select_above(V.set(K.gelu_backward_far), V.abs(x), near_gelu_backward(dy, x, 1),
+            far_gelu_backward(dy, x, 1))
+
+    def gelu_tanh_backward(dy, x):
+        return V.select_above(V.set(K.gelu_tanh_backward_far), V.abs(x),
+            near_gelu_tanh_backward(dy, x, 1), far_gelu_tanh_backward(dy, x, 1))
+
+    def gelu_sigmoid_backward(dy, x):
+        return V.select_above(V.set(K.gelu_sigmoid_backward_far), V.abs(x),
+            near_gelu_sigmoid_backward(dy, x, 1), far_gelu_sigmoid_backward(dy, x, 1))
+
+    def silu_backward(dy, x):
+        return V.select_above(V.set(K.silu_backward_far), V.abs(x), near_silu_backward(dy, x, 1),
+            far_silu_backward(dy, x, 1))
 
     return {
         "gelu": gelu,
+        "near_gelu": near_gelu,
+        "far_gelu": far_gelu,
         "gelu_grad": gelu_grad,
+        "near_gelu_grad": near_gelu_grad,
+        "far_gelu_grad": far_gelu_grad,
         "gelu_backward": gelu_backward,
+        "near_gelu_backward": near_gelu_backward,
+        "far_gelu_backward": far_gelu_backward,
         "gelu_tanh": gelu_tanh,
+        "near_gelu_tanh": near_gelu_tanh,
+        "far_gelu_tanh": far_gelu_tanh,
         "gelu_tanh_grad": gelu_tanh_grad,
+        "near_gelu_tanh_grad": near_gelu_tanh_grad,
+        "far_gelu_tanh_grad": far_gelu_tanh_grad,
         "gelu_tanh_backward": gelu_tanh_backward,
+        "near_gelu_tanh_backward": near_gelu_tanh_backward,
+        "far_gelu_tanh_backward": far_gelu_tanh_backward,
         "gelu_sigmoid": gelu_sigmoid,
+        "near_gelu_sigmoid": near_gelu_sigmoid,
+        "far_gelu_sigmoid": far_gelu_sigmoid,
         "gelu_sigmoid_grad": gelu_sigmoid_grad,
+        "near_gelu_sigmoid_grad": near_gelu_sigmoid_grad,
+        "far_gelu_sigmoid_grad": far_gelu_sigmoid_grad,
         "gelu_sigmoid_backward": gelu_sigmoid_backward,
+        "near_gelu_sigmoid_backward": near_gelu_sigmoid_backward,
+        "far_gelu_sigmoid_backward": far_gelu_sigmoid_backward,
         "silu": silu,
+        "near_silu": near_silu,
+        "far_silu": far_silu,
         "silu_grad": silu_grad,
+        "near_silu_grad": near_silu_grad,
+        "far_silu_grad": far_silu_grad,
         "silu_backward": silu_backward,
+        "near_silu_backward": near_silu_backward,
+        "far_silu_backward": far_silu_backward,
     }
 
 
@@ -410,12 +572,14 @@ OPERATIONS = (
     "v_bits",
     "v_copysign",
     "v_div",
+    "v_entry",
     "v_fma",
     "v_fms",
     "v_fnma",
     "v_mul",
     "v_neg",
     "v_real",
+    "v_row",
     "v_select_above",
     "v_select_infinite",
     "v_select_negative",

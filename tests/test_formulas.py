@@ -227,30 +227,33 @@ def test_numpy_fma_rounds_once(dtype, rng):
     assert twice > 100  # it is not just a product and a sum
 
 
-@pytest.mark.parametrize("near", [False, True])
-def test_numpy_gives_the_bits_of_the_kernels(entry, near):
+@pytest.mark.parametrize("way", ["", "near_", "far_"])
+@pytest.mark.parametrize("some", [False, True])
+def test_numpy_gives_the_bits_of_the_kernels(entry, way, some):
+    """Of each way where it is right: everywhere (""), near and far from 0."""
     if entry.dtype not in sweep.FRACTION_BITS:
         pytest.skip(f"there are no formulas for {entry.dtype}")
     dy, x = sweep.arguments(entry.dtype)
     dy, x = dy[::523], x[::523]
     constants = _operations.constants(entry.dtype)
-    if near:
-        inside = np.abs(x) <= getattr(constants, f"{entry.name}_near")
-        inside &= np.abs(x) > getattr(constants, "tiny", 0)  # below which results may be plain
-        dy, x = dy[inside], x[inside]
-    assert len(x) > 500
-    function = _formulas.formulas(*operations(entry.dtype), constants)[entry.name]
+    near = np.abs(x) < getattr(constants, f"{entry.name}_far")
+    right = {"": np.full(len(x), True), "near_": near, "far_": ~near}[way]
+    if way and not some:  # nothing else comes in
+        right &= ~(np.abs(x) > getattr(constants, f"{entry.name}_end")) & (x == x)
+        dy, x, right = dy[right], x[right], right[right]
+    assert right.sum() > 500
+    function = _formulas.formulas(*operations(entry.dtype), constants)[way + entry.name]
     arguments = (dy, x)[-entry.inputs :]
     with np.errstate(all="ignore"):
-        got = function(*arguments, near)
+        got = function(*arguments, *([some] if way else []))
         want = entry.ufunc(*arguments)
     assert got.dtype == want.dtype
-    np.testing.assert_array_equal(sweep.canonical(got), sweep.canonical(want))
+    np.testing.assert_array_equal(sweep.canonical(got[right]), sweep.canonical(want[right]))
 
 
 def test_numpy_scalars_are_enough():
     reals, integers = operations("f32")
     functions = _formulas.formulas(reals, integers, _operations.constants("f32"))
-    y = functions["gelu"](np.float32(1.5), False)
+    y = functions["gelu"](np.float32(1.5))
     assert type(y) is np.float32
     assert 1.39 < y < 1.41

@@ -190,18 +190,18 @@ static FG_INLINE V from_table(V t, V per, const T *table, int columns)
 #define FG_VALUE_FROM_TABLE(x, t, name) \
     v_sub(v_select_negative(x, FG_C(minus_zero), x), FG_FROM_TABLE(t, name))
 
-#define FG_NEAR_SLOPE(form)                                                          \
-    static FG_INLINE V FG_NAME(near_##form##_grad)(V x, int some)                    \
-    {                                                                                \
-        const V t = clamped(v_abs(x), FG_C(form##_grad_near), some);                 \
-        const V p = FG_FROM_TABLE(t, form##_grad);                                   \
-        return v_select_negative(x, p, v_sub(FG_C(one), p));                         \
-    }                                                                                \
-    static FG_INLINE V FG_NAME(near_##form##_backward)(V dy, V x, int some)          \
-    {                                                                                \
-        const V slope = FG_NAME(near_##form##_grad)(x, some);                        \
-        const V beyond = FG_C(form##_grad_near), none = FG_C(zero);                  \
-        return v_mul(some ? v_select_above(v_abs(x), beyond, none, dy) : dy, slope); \
+#define FG_NEAR_SLOPE(form)                                                                  \
+    static FG_INLINE V FG_NAME(near_##form##_grad)(V x, int some)                            \
+    {                                                                                        \
+        const V t = clamped(v_abs(x), FG_C(form##_grad_near), some);                         \
+        const V p = FG_FROM_TABLE(t, form##_grad);                                           \
+        return v_select_negative(x, p, v_sub(FG_C(one), p));                                 \
+    }                                                                                        \
+    static FG_INLINE V FG_NAME(near_##form##_backward)(V dy, V x, int some)                  \
+    {                                                                                        \
+        const V slope = FG_NAME(near_##form##_grad)(x, some);                                \
+        const V t = v_abs(x), none = FG_C(zero); /* NaN is not near */                       \
+        return v_mul(some ? v_select_above(FG_C(form##_grad_far), t, dy, none) : dy, slope); \
     }
 FG_NEAR_SLOPE(gelu)
 FG_NEAR_SLOPE(gelu_tanh)

@@ -61,7 +61,7 @@ SEGMENTS = {"f32": 8, "f64": 128}
 # (NOTES.md); no table: the formulas are faster
 TABLES = {
     "gelu": {"f32": ("4", 7), "f64": ("4.5", 8)},
-    "gelu_tanh": {"f32": ("4", 7)},
+    "gelu_tanh": {"f32": ("3.875", 7)},
     "gelu_sigmoid": {"f32": ("5", 7)},
     "silu": {"f32": ("8", 7)},
     "gelu_grad": {"f32": ("4", 7), "f64": ("4.5", 8)},

@@ -6,7 +6,7 @@
 The algorithms are C for the C library, and Python for compilers of Python (Numba, CUDA). So that
 the two cannot drift apart, fastgelu/_formulas.py is this translation of the C text: one Python
 function for each C function, with the same operations in the same order. What it takes of C is
-what algorithms.h uses: static functions over V, I, T, int and structs of V; macros; declarations,
+what algorithms.h uses: static functions over V, I, R, T, int and structs of V; macros; declarations,
 assignments, if, for, return. Anything else is an error that names the line.
 """
 
@@ -176,7 +176,7 @@ BINARY += [["*", "/", "%"]]
 # Operators apply to int alone (V and I are structs in C), and never to negative dividends.
 PYTHON = {"||": "or", "&&": "and", "/": "//"}
 ATOM = len(BINARY) + 1
-TYPES = {"V", "I", "T", "int"}
+TYPES = {"V", "I", "R", "T", "int"}
 
 
 def safe(name):
@@ -602,8 +602,8 @@ def formulas(V, I, K):
     """The value functions, of given operations: a dict, name -> function.
 
     V and I hold the operations v_... and i_... of native/src/vocabulary.h, K the constants of a
-    dtype (see _operations.py). A function takes (x, near) or (dy, x, near). near is a Python
-    bool, never an operand: false is right for every x, true where algorithms.h says so.
+    dtype (see _operations.py). A function takes (x) or (dy, x). Those whose names begin with near_
+    and far_ are right where algorithms.h says so, and take one more, `some`: a Python bool.
     """
 '''
 
@@ -628,7 +628,8 @@ def render(text):
     lines += ["", *FORMULAS.splitlines()]
     for function in translator.functions.values():
         lines += ["", *indent(function)]
-    lines += ["", "    return {", *(f'        "{name}": {name},' for name in registered()), "    }"]
+    names = [way + name for name in registered() for way in ("", "near_", "far_")]
+    lines += ["", "    return {", *(f'        "{name}": {name},' for name in names), "    }"]
     operations = sorted(translator.operations)
     lines += ["", "", "# The operations that occur.", "OPERATIONS = ("]
     lines += [*(f'    "{name}",' for name in operations), ")"]

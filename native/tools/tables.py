@@ -3,9 +3,9 @@
 
 A row belongs to one segment: a centre m and the coefficients of f(t) = c[0] + c[1] d + ..., where
 d = t - m. f is what algorithms.h takes from x or from 1: t G(-t) for values, the slope at -t for
-slopes. The centre is the end of the segment where |f| is smaller, so that all terms have one
-sign, or the zero of f; moved a little to where f(m) is a number of the format but for a small
-part of an ULP.
+slopes. The centre is near the end of the segment where |f| is smaller, so that most terms have one
+sign, or at it beside the segment with the zero of f, and there it is the zero. It is moved a
+little to where f(m) is a number of the format but for a small part of an ULP.
 """
 
 from mpmath import mp
@@ -69,9 +69,11 @@ def table(f, zero, far, segments, degree, bits):
         elif zero and low <= zero <= high:
             centre = rounded(zero, bits)
         else:
-            inward = width / 50
             low_end = abs(f(low)) < abs(f(high))
-            end, reach = (low, inward) if low_end else (high, -inward)
+            end, inward = (low, width) if low_end else (high, -width)
+            if not zero or abs(end - zero) > width:
+                end += inward / 4
+            reach = inward / 50
             centre = centre_near(f, end, reach, bits, 400 if bits == 24 else 30)
         start = rounded(f(centre), bits)
         rows.append([centre, *fit_row(f, low, high, centre, start, degree, bits)])
