@@ -5,7 +5,7 @@ The Python blocks of a page run one after the other in one namespace; where a bl
 (>>>), its output is compared. C blocks are compiled and run, commands are looked up: what they name
 exists. A comment before a block says otherwise:
 
-    <!-- run: needs torch -->     where that is installed, in a namespace for it
+    <!-- run: needs jax -->       where that is installed, in a namespace for it
     <!-- run: process -->         as a program
     <!-- run: simulator -->       in a process with Numba's simulator of CUDA
     <!-- run: no: why -->         not at all; Python is compiled
