@@ -323,6 +323,11 @@ def test_links_resolve(page):
             assert anchor in anchors, (link, anchors)
 
 
+@pytest.mark.parametrize("page", PAGES)
+def test_no_line_begins_a_list_by_chance(page):
+    assert not re.findall(r"^.*\w\n(?:[-+*]|\d+[.)]) .*", without_code(page), re.MULTILINE)
+
+
 def test_pictures_are_there_and_small():
     pictures = sorted(DOCS.glob("pictures/*.png"))
     text = "".join((ROOT / page).read_text(encoding="utf-8") for page in PAGES)
