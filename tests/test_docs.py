@@ -9,7 +9,7 @@ exists. A comment before a block says otherwise:
     <!-- run: process -->         as a program
     <!-- run: simulator -->       in a process with Numba's simulator of CUDA
     <!-- run: no: why -->         not at all; Python is compiled
-    <!-- output -->               not code, but what the block before it prints
+    <!-- output -->               not code, but what the program before it prints
 """
 
 import argparse
@@ -18,7 +18,6 @@ import contextlib
 import doctest
 import importlib.util
 import io
-import itertools
 import os
 import re
 import shlex
@@ -73,11 +72,12 @@ def blocks(page):
 
 BLOCKS = {page: blocks(page) for page in PAGES}
 ALL = [block for page in PAGES for block in BLOCKS[page]]
-OUTPUTS = {}  # of the block before it
-for before, block in itertools.pairwise(ALL):
+OUTPUTS = {}  # of a program: the commands that run it may stand between
+for i, block in enumerate(ALL):
     if block.how == "output":
-        assert before.page == block.page
-        OUTPUTS[before] = block.text
+        program = next(b for b in reversed(ALL[:i]) if b.language in ("python", "c"))
+        assert program.page == block.page and program not in OUTPUTS
+        OUTPUTS[program] = block.text
 
 
 def test_every_block_is_known():
