@@ -4,7 +4,8 @@
 #
 #   make test     every Python test            make demo     the main job, on real input
 #   make ctest    every C test                 make bench    the benchmarks
-#   make lint     style of Python and C        make clean    remove all that the others made
+#   make lint     style of Python and C        make docs     the documentation, in build/docs
+#   make pictures the documentation's own      make clean    remove all that the others made
 #
 # PYTHON=python3.12 chooses the interpreter and CC=clang the compiler (after make clean);
 # ARGS="-k tanh" is handed on to pytest or the demo.
@@ -25,10 +26,10 @@ C_FILES := $(shell find native fastgelu examples -type f '(' -name '*.c' -o -nam
                    -not -path '*/build/*')
 
 .NOTPARALLEL:
-.PHONY: help test demo bench lint format ctest install clean
+.PHONY: help test demo bench lint format ctest docs pictures install clean
 
 help:
-	@sed -n '5,11s/^# \{0,1\}//p' Makefile
+	@sed -n '5,12s/^# \{0,1\}//p' Makefile
 
 test: $(VENV)/.test $(VENV)/.demo $(VENV)/.installed
 	$(RUN) -W error -m pytest $(ARGS)
@@ -46,6 +47,16 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/clang-format --dry-run -Werror $(C_FILES)
+
+# -W: warnings are errors.
+docs: $(VENV)/.docs $(VENV)/.installed
+	$(RUN) -m sphinx -b html -W --keep-going $(ARGS) docs build/docs
+
+# By the kernels as they are, beside the rivals that are installed in $(VENV).
+pictures: $(VENV)/.test $(VENV)/.installed
+	$(RUN) -m fastgelu plot --output docs/pictures/curves.png
+	$(RUN) -m fastgelu accuracy --functions gelu gelu_grad --output docs/pictures/accuracy.png
+	$(RUN) -m fastgelu bench --functions gelu gelu_grad --output docs/pictures/speed.png
 
 # Rewrites the files as lint wants them.
 format: $(VENV)/.dev
@@ -103,7 +114,7 @@ $(VENV)/.build: pyproject.toml | $(VENV)/.created
 	@echo "installing what the build needs"
 	@$(call require,build) && touch $@
 
-$(VENV)/.test $(VENV)/.bench $(VENV)/.dev: $(VENV)/.%: pyproject.toml | $(VENV)/.created
+$(VENV)/.test $(VENV)/.bench $(VENV)/.dev $(VENV)/.docs: $(VENV)/.%: pyproject.toml | $(VENV)/.created
 	@echo "installing what $* needs"
 	@$(call require,$*) && touch $@
 

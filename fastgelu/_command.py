@@ -227,4 +227,8 @@ def figure(**options):
 
 def save(made, path):
     made.savefig(path, dpi=120)
+    if path.suffix.lower() == ".png":  # few colours: a palette takes a third of the room
+        module = optional("PIL.Image")  # matplotlib needs it too
+        with module.open(path) as picture:
+            picture.convert("RGB").quantize(dither=module.Dither.NONE).save(path, optimize=True)
     print(f"wrote {path}", file=sys.stderr)

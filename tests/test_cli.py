@@ -530,6 +530,7 @@ def test_plot(tmp_path, capsys):
     picture = tmp_path / "curves.png"
     assert command_line.main(["plot", "--output", str(picture)]) == 0
     assert not_blank(picture)
+    assert picture.stat().st_size < 150_000  # fit to be kept in a repository
     values, slopes, off, off_slopes = _command_plot.draw().axes
     for axes in (values, slopes):
         labels = [text.get_text() for text in axes.get_legend().get_texts()]

@@ -3,21 +3,50 @@
 # contract: its comments become text, its declarations stay as they are.
 #
 #   awk -f manual.awk functions.def fastgelu.h >fastgelu.3
+#   awk -v markdown=1 -f manual.awk functions.def fastgelu.h >fastgelu.md
 
 function escape(text) {
+    if (markdown)
+        return now == "text" ? markdown_escape(text) : text
     gsub(/\\/, "\\e", text)
     gsub(/-/, "\\-", text)
     if (text ~ /^[.']/)
         text = "\\\\&" text
     return text
 }
+function markdown_escape(text) {
+    gsub(/[\\*_`<>\[\]]/, "\\\\&", text)
+    if (text ~ /^[-+#] /) # no list, no heading
+        text = "\\" text
+    return text
+}
+function paragraph_break() {
+    print markdown ? "" : ".P"
+}
+function heading(text, level) {
+    if (markdown)
+        print "\n" (level == 1 ? "## " : "### ") toupper(substr(text, 1, 1)) substr(text, 2) "\n"
+    else
+        print (level == 1 ? ".SH " toupper(text) : ".SS " escape(text))
+}
+function begin_code() {
+    print markdown ? "\n```c" : ".P\n.RS 4\n.EX"
+}
+function begin_table() {
+    print markdown ? "\n```text" : ".P\n.RS 4\n.EX"
+}
+function end_code() {
+    print markdown ? "```\n" : ".EE\n.RE"
+}
 function mode(wanted) { # "text", "table" or "code"
     if (wanted == now)
         return
     if (now != "text" && now != "")
-        print ".EE\n.RE"
-    if (wanted != "text")
-        print ".P\n.RS 4\n.EX"
+        end_code()
+    if (wanted == "code")
+        begin_code()
+    else if (wanted == "table")
+        begin_table()
     now = wanted
 }
 function prose(line) {
@@ -32,10 +61,10 @@ function prose(line) {
         mode("text")
         # "Special values. ..." begins a part
         if (paragraph && match(line, /^[A-Z][a-z-]*( [a-z]+)?\. /)) {
-            print ".SS " escape(substr(line, 1, RLENGTH - 2))
+            heading(substr(line, 1, RLENGTH - 2), 2)
             line = substr(line, RLENGTH + 1)
         } else if (paragraph && !headed) {
-            print ".P"
+            paragraph_break()
         }
         headed = 0
         print escape(line)
@@ -65,13 +94,17 @@ file == 1 {
 { lines[FNR] = $0; last = FNR }
 
 END {
-    print ".\\\" Made from fastgelu.h by manual.awk; do not edit."
-    print ".TH fastgelu 3 \"\" \"fastgelu " version "\" \"Library Functions Manual\""
-    print ".SH NAME\nfastgelu \\- GELU and SiLU, their slopes and backward passes"
-    print ".SH LIBRARY\nlibfastgelu (\\-lfastgelu)"
-    print ".SH SYNOPSIS\n.EX\n#include <fastgelu.h>\n"
-    print "cc demo.c $(pkg\\-config \\-\\-cflags \\-\\-libs fastgelu)\n.EE"
-    print ".SH DESCRIPTION"
+    if (!markdown) {
+        print ".\\\" Made from fastgelu.h by manual.awk; do not edit."
+        print ".TH fastgelu 3 \"\" \"fastgelu " version "\" \"Library Functions Manual\""
+        print ".SH NAME\nfastgelu \\- GELU and SiLU, their slopes and backward passes"
+        print ".SH LIBRARY\nlibfastgelu (\\-lfastgelu)"
+        print ".SH SYNOPSIS\n.EX\n#include <fastgelu.h>\n"
+        print "cc demo.c $(pkg\\-config \\-\\-cflags \\-\\-libs fastgelu)\n.EE"
+        print ".SH DESCRIPTION"
+    } else {
+        heading("for every function", 1)
+    }
     now = "text"
     paragraph = headed = 1
     part = 0 # 0: before the text, 1: in it, 2: what the compiler needs only, 3: declarations
@@ -90,7 +123,7 @@ END {
             title = line
             gsub(/^\/\* -+ | -+ \*\/$/, "", title)
             gsub(/:.*/, "", title)
-            print ".SH " toupper(title)
+            heading(title, 1)
             headed = 1 # a heading begins a paragraph by itself
         } else if (part == 3 && line ~ /^#(ifdef __cplusplus|endif)/) {
             break
@@ -108,7 +141,9 @@ END {
         }
     }
     mode("text")
-    print ".SH ERROR BOUNDS\nIn ULP, over all inputs of the type; see fastgelu_max_ulp.\n.P\n.RS 4\n.EX"
+    heading("error bounds", 1)
+    print escape("In ULP, over all inputs of the type; see fastgelu_max_ulp.")
+    mode("table")
     line = sprintf("%-24s", "")
     for (d = 1; d <= dtype_count; d++)
         line = line sprintf("%6s", dtypes[d])
@@ -119,6 +154,7 @@ END {
             line = line sprintf("%6s", bound[names[n], dtypes[d]])
         print escape(line)
     }
-    print ".EE\n.RE"
-    print ".SH ENVIRONMENT\n.TP\nFASTGELU_TARGET\nThe instruction set to use; see fastgelu_target."
+    mode("text")
+    if (!markdown)
+        print ".SH ENVIRONMENT\n.TP\nFASTGELU_TARGET\nThe instruction set to use; see fastgelu_target."
 }
