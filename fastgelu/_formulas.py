@@ -74,8 +74,8 @@ def formulas(V, I, K):
     def clamped(t, limit, some):
         return at_most(t, limit) if some else t
 
-    def from_table(t, per, table, columns):
-        row = V.row(table, columns, V.bits(V.fma(t, per, V.set(K.round))))
+    def from_table(t, per, table, rows, columns):
+        row = V.row(table, rows, columns, V.bits(V.fma(t, per, V.set(K.round))))
         d = V.sub(t, V.entry(row, 0))
         sum = V.entry(row, columns - 1)
         if len(K.gelu_num) > 8:
@@ -96,7 +96,8 @@ def formulas(V, I, K):
 
     def near_gelu_grad(x, some):
         t = clamped(V.abs(x), V.set(K.gelu_grad_near), some)
-        p = from_table(t, V.set(K.gelu_grad_per), K.gelu_grad_table, K.gelu_grad_columns)
+        p = from_table(t, V.set(K.gelu_grad_per), K.gelu_grad_table, K.gelu_grad_rows,
+            K.gelu_grad_columns)
         return V.select_negative(x, p, V.sub(V.set(K.one), p))
 
     def near_gelu_backward(dy, x, some):
@@ -108,7 +109,7 @@ def formulas(V, I, K):
     def near_gelu_tanh_grad(x, some):
         t = clamped(V.abs(x), V.set(K.gelu_tanh_grad_near), some)
         p = from_table(t, V.set(K.gelu_tanh_grad_per), K.gelu_tanh_grad_table,
-            K.gelu_tanh_grad_columns)
+            K.gelu_tanh_grad_rows, K.gelu_tanh_grad_columns)
         return V.select_negative(x, p, V.sub(V.set(K.one), p))
 
     def near_gelu_tanh_backward(dy, x, some):
@@ -121,7 +122,7 @@ def formulas(V, I, K):
     def near_gelu_sigmoid_grad(x, some):
         t = clamped(V.abs(x), V.set(K.gelu_sigmoid_grad_near), some)
         p = from_table(t, V.set(K.gelu_sigmoid_grad_per), K.gelu_sigmoid_grad_table,
-            K.gelu_sigmoid_grad_columns)
+            K.gelu_sigmoid_grad_rows, K.gelu_sigmoid_grad_columns)
         return V.select_negative(x, p, V.sub(V.set(K.one), p))
 
     def near_gelu_sigmoid_backward(dy, x, some):
@@ -133,7 +134,8 @@ def formulas(V, I, K):
 
     def near_silu_grad(x, some):
         t = clamped(V.abs(x), V.set(K.silu_grad_near), some)
-        p = from_table(t, V.set(K.silu_grad_per), K.silu_grad_table, K.silu_grad_columns)
+        p = from_table(t, V.set(K.silu_grad_per), K.silu_grad_table, K.silu_grad_rows,
+            K.silu_grad_columns)
         return V.select_negative(x, p, V.sub(V.set(K.one), p))
 
     def near_silu_backward(dy, x, some):
@@ -163,7 +165,7 @@ def formulas(V, I, K):
     def near_gelu(x, some):
         return V.sub(V.select_negative(x, V.set(K.minus_zero), x),
             from_table(clamped(V.abs(x), V.set(K.gelu_near), some), V.set(K.gelu_per), K.gelu_table,
-                K.gelu_columns))
+                K.gelu_rows, K.gelu_columns))
 
     def far_gelu(x, some):
         limit = V.set(K.gelu_limit)
@@ -251,7 +253,8 @@ def formulas(V, I, K):
         limit = V.set(K.gelu_tanh_near)
         return V.sub(V.select_negative(x, V.set(K.minus_zero), x),
             from_table(clamped(V.abs(x), limit, some), V.set(K.gelu_tanh_per), K.gelu_tanh_table,
-                K.gelu_tanh_columns)) if K.gelu_tanh_columns else gelu_tanh_formula(signed_clamped(x, limit, some), 0)
+                K.gelu_tanh_rows,
+                    K.gelu_tanh_columns)) if K.gelu_tanh_columns else gelu_tanh_formula(signed_clamped(x, limit, some), 0)
 
     def far_gelu_tanh(x, some):
         limit = V.set(K.gelu_tanh_limit)
@@ -262,7 +265,7 @@ def formulas(V, I, K):
         limit = V.set(K.gelu_sigmoid_near)
         return V.sub(V.select_negative(x, V.set(K.minus_zero), x),
             from_table(clamped(V.abs(x), limit, some), V.set(K.gelu_sigmoid_per),
-                K.gelu_sigmoid_table,
+                K.gelu_sigmoid_table, K.gelu_sigmoid_rows,
                     K.gelu_sigmoid_columns)) if K.gelu_sigmoid_columns else gelu_sigmoid_formula(signed_clamped(x, limit, some), 0)
 
     def far_gelu_sigmoid(x, some):
@@ -273,7 +276,7 @@ def formulas(V, I, K):
     def near_silu(x, some):
         limit = V.set(K.silu_near)
         return V.sub(V.select_negative(x, V.set(K.minus_zero), x),
-            from_table(clamped(V.abs(x), limit, some), V.set(K.silu_per), K.silu_table,
+            from_table(clamped(V.abs(x), limit, some), V.set(K.silu_per), K.silu_table, K.silu_rows,
                 K.silu_columns)) if K.silu_columns else silu_formula(signed_clamped(x, limit, some),
                     0)
 

@@ -98,13 +98,13 @@ class NumpyReals:
     def select_infinite(self, s, a, b):
         return np.where(np.isinf(s), a, b)[()]
 
-    def row(self, table, columns, i):
+    def row(self, table, rows, columns, i):
         table = np.array(table, self._real)
         if self._real is np.float32:
-            rows = table.reshape(columns, -1).T
+            table = table.reshape(columns, rows).T
         else:
-            rows = table.reshape(-1, columns)
-        return rows[np.asarray(i) & (len(rows) - 1)]
+            table = table.reshape(rows, columns)
+        return table[np.asarray(i) & (rows - 1)]
 
     def entry(self, row, n):
         return row[..., n]

@@ -164,9 +164,9 @@ static FG_INLINE V clamped(V t, V limit, int some)
 
 /* The polynomial of the segment of t. In float64, where it is long, even and odd terms apart: that
  * takes half the time. */
-static FG_INLINE V from_table(V t, V per, const T *table, int columns)
+static FG_INLINE V from_table(V t, V per, const T *table, int rows, int columns)
 {
-    const R row = v_row(table, columns, v_bits(v_fma(t, per, FG_C(round))));
+    const R row = v_row(table, rows, columns, v_bits(v_fma(t, per, FG_C(round))));
     const V d = v_sub(t, v_entry(row, 0));
     V sum = v_entry(row, columns - 1);
     if (FG_CAREFUL) {
@@ -183,8 +183,9 @@ static FG_INLINE V from_table(V t, V per, const T *table, int columns)
         sum = v_fma(d, sum, v_entry(row, i));
     return sum;
 }
-#define FG_FROM_TABLE(t, name) \
-    from_table(t, FG_C(name##_per), FG_NAME(fg_##name##_table), FG_NAME(fg_##name##_columns))
+#define FG_FROM_TABLE(t, name)                                                             \
+    from_table(t, FG_C(name##_per), FG_NAME(fg_##name##_table), FG_NAME(fg_##name##_rows), \
+               FG_NAME(fg_##name##_columns))
 
 /* What remains of x; a zero keeps its sign: -0 - (+0). */
 #define FG_VALUE_FROM_TABLE(x, t, name) \

@@ -50,6 +50,12 @@
     {                                                                                            \
         FG_EACH u_stream_##dtype(p + r * FG_REGISTER_LANES_##dtype, a.in[r]);                    \
     }                                                                                            \
+    static FG_INLINE unsigned i_above_##dtype(I_##dtype i, fg_##dtype c)                         \
+    {                                                                                            \
+        unsigned which = 0;                                                                      \
+        FG_EACH which |= j_above_##dtype(i.in[r], c) << r * FG_REGISTER_LANES_##dtype;           \
+        return which;                                                                            \
+    }                                                                                            \
     static FG_INLINE int i_all_above_##dtype(I_##dtype i, fg_##dtype c)                          \
     {                                                                                            \
         int all = 1;                                                                             \
@@ -118,26 +124,26 @@ typedef struct R_f32 {
     I_f32 k;
     const fg_f32 *table;
 } R_f32;
-static FG_INLINE R_f32 v_row_f32(const fg_f32 *table, int columns, I_f32 k)
+static FG_INLINE R_f32 v_row_f32(const fg_f32 *table, int rows, int columns, I_f32 k)
 {
-    (void)columns;
+    (void)rows, (void)columns;
     const R_f32 row = {k, table};
     return row;
 }
 static FG_INLINE V_f32 v_entry_f32(R_f32 row, int n)
 {
     V_f32 a;
-    FG_EACH a.in[r] = u_look_up_f32(row.table + fg_segments_f32 * n, row.k.in[r]);
+    FG_EACH a.in[r] = u_look_up_f32(row.table + 8 * n, row.k.in[r]);
     return a;
 }
 
 typedef struct R_f64 {
     W_f64 at[FG_REGISTERS];
 } R_f64;
-static FG_INLINE R_f64 v_row_f64(const fg_f64 *table, int columns, I_f64 k)
+static FG_INLINE R_f64 v_row_f64(const fg_f64 *table, int rows, int columns, I_f64 k)
 {
     R_f64 row;
-    FG_EACH row.at[r] = u_rows_f64(table, columns, k.in[r]);
+    FG_EACH row.at[r] = u_rows_f64(table, rows, columns, k.in[r]);
     return row;
 }
 static FG_INLINE V_f64 v_entry_f64(R_f64 row, int n)

@@ -36,6 +36,29 @@ typedef uint16_t fg_bf16;
 #define FG_INLINE inline
 #endif
 
+/* The number of the lowest bit that is set, of a number that is not 0. */
+#if defined(__GNUC__)
+#define FG_LOWEST_BIT(bits) ((unsigned)__builtin_ctz(bits))
+#elif defined(_MSC_VER)
+#include <intrin.h>
+static FG_INLINE unsigned fg_lowest_bit(unsigned bits)
+{
+    unsigned long at;
+    _BitScanForward(&at, bits);
+    return (unsigned)at;
+}
+#define FG_LOWEST_BIT(bits) fg_lowest_bit(bits)
+#else
+static FG_INLINE unsigned fg_lowest_bit(unsigned bits)
+{
+    unsigned at = 0;
+    while (!(bits >> at & 1))
+        at++;
+    return at;
+}
+#define FG_LOWEST_BIT(bits) fg_lowest_bit(bits)
+#endif
+
 /* Function pointer declarators by number of inputs. */
 #define FG_KERNEL_1(declarator, dtype) void declarator(size_t n, const fg_##dtype *x, fg_##dtype *y)
 #define FG_KERNEL_2(declarator, dtype) \

@@ -27,47 +27,45 @@
 enum { FG_BLOCK = 1024 };
 enum fg_way { FG_NEAR, FG_FAR, FG_PLAIN, FG_MIXED };
 
-#define FG_WAY(dtype, unsigned_integer)                                                              \
-    static FG_INLINE enum fg_way way_##dtype(size_t n, const fg_##dtype *x, fg_##dtype near,         \
-                                             fg_##dtype end)                                         \
-    {                                                                                                \
-        I_##dtype least = v_bits_##dtype(v_abs_##dtype(v_load_##dtype(x))), most = least;            \
-        for (size_t i = FG_LANES_##dtype; i < n; i += FG_LANES_##dtype) {                            \
-            const I_##dtype bits = v_bits_##dtype(v_abs_##dtype(v_load_##dtype(x + i)));             \
-            least = i_least_##dtype(least, bits);                                                    \
-            most = i_most_##dtype(most, bits);                                                       \
-        }                                                                                            \
-        return !i_any_above_##dtype(most, near)    ? FG_NEAR                                         \
-               : !i_all_above_##dtype(least, near) ? FG_MIXED                                        \
-               : !i_any_above_##dtype(most, end)   ? FG_FAR                                          \
-               : i_all_above_##dtype(least, end)   ? FG_PLAIN                                        \
-                                                   : FG_MIXED;                                         \
-    }                                                                                                \
-    /* which of n elements are not near (NaN too), and how many; as integers, which raise no flag  \
-     */ \
-    static FG_INLINE size_t set_apart_##dtype(size_t n, const fg_##dtype *x, fg_##dtype near,        \
-                                              unsigned short *which)                                 \
-    {                                                                                                \
-        size_t count = 0;                                                                            \
-        unsigned_integer limit, bits;                                                                \
-        memcpy(&limit, &near, sizeof limit);                                                         \
-        for (size_t i = 0; i < n; i++) {                                                             \
-            memcpy(&bits, x + i, sizeof bits);                                                       \
-            which[count] = (unsigned short)i;                                                        \
-            count += (unsigned_integer)(bits << 1) > limit << 1;                                     \
-        }                                                                                            \
-        return count;                                                                                \
-    }                                                                                                \
-    static FG_INLINE void collect_##dtype(size_t count, const unsigned short *which,                 \
-                                          const fg_##dtype *from, fg_##dtype *to)                    \
-    {                                                                                                \
-        for (size_t i = 0; i < count; i++)                                                           \
-            to[i] = from[which[i]];                                                                  \
-        for (size_t i = count; i % FG_LANES_##dtype; i++)                                            \
-            to[i] = to[0];                                                                           \
+#define FG_WAY(dtype)                                                                         \
+    static FG_INLINE enum fg_way way_##dtype(size_t n, const fg_##dtype *x, fg_##dtype near,  \
+                                             fg_##dtype end)                                  \
+    {                                                                                         \
+        I_##dtype least = v_bits_##dtype(v_abs_##dtype(v_load_##dtype(x))), most = least;     \
+        for (size_t i = FG_LANES_##dtype; i < n; i += FG_LANES_##dtype) {                     \
+            const I_##dtype bits = v_bits_##dtype(v_abs_##dtype(v_load_##dtype(x + i)));      \
+            least = i_least_##dtype(least, bits);                                             \
+            most = i_most_##dtype(most, bits);                                                \
+        }                                                                                     \
+        return !i_any_above_##dtype(most, near)    ? FG_NEAR                                  \
+               : !i_all_above_##dtype(least, near) ? FG_MIXED                                 \
+               : !i_any_above_##dtype(most, end)   ? FG_FAR                                   \
+               : i_all_above_##dtype(least, end)   ? FG_PLAIN                                 \
+                                                   : FG_MIXED;                                  \
+    }                                                                                         \
+    /* which of n elements are not near (NaN too), and how many */                            \
+    static FG_INLINE size_t set_apart_##dtype(size_t n, const fg_##dtype *x, fg_##dtype near, \
+                                              unsigned short *which)                          \
+    {                                                                                         \
+        size_t count = 0;                                                                     \
+        for (size_t i = 0; i < n; i += FG_LANES_##dtype) {                                    \
+            const V_##dtype t = v_abs_##dtype(v_load_##dtype(x + i));                         \
+            unsigned far = i_above_##dtype(v_bits_##dtype(t), near);                          \
+            for (; far; far &= far - 1)                                                       \
+                which[count++] = (unsigned short)(i + FG_LOWEST_BIT(far));                    \
+        }                                                                                     \
+        return count;                                                                         \
+    }                                                                                         \
+    static FG_INLINE void collect_##dtype(size_t count, const unsigned short *which,          \
+                                          const fg_##dtype *from, fg_##dtype *to)             \
+    {                                                                                         \
+        for (size_t i = 0; i < count; i++)                                                    \
+            to[i] = from[which[i]];                                                           \
+        for (size_t i = count; i % FG_LANES_##dtype; i++)                                     \
+            to[i] = to[0];                                                                    \
     }
-FG_WAY(f32, uint32_t)
-FG_WAY(f64, uint64_t)
+FG_WAY(f32)
+FG_WAY(f64)
 
 /* With `past` whole vectors are stored past the caches; the output is aligned then. */
 #define FG_STORE(dtype, to, result)             \

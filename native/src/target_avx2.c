@@ -94,10 +94,10 @@ static FG_INLINE U_f32 u_select_above_f32(U_f32 t, U_f32 limit, U_f32 a, U_f32 b
     const __m256i nan = _mm256_cmpgt_epi32(bits, inf);
     return _mm256_blendv_ps(b, a, _mm256_castsi256_ps(_mm256_andnot_si256(nan, above)));
 }
-static FG_INLINE int j_above_f32(J_f32 i, fg_f32 c)
+static FG_INLINE unsigned j_above_f32(J_f32 i, fg_f32 c)
 {
     const __m256i above = _mm256_cmpgt_epi32(i, _mm256_castps_si256(u_set_f32(c)));
-    return _mm256_movemask_ps(_mm256_castsi256_ps(above));
+    return (unsigned)_mm256_movemask_ps(_mm256_castsi256_ps(above));
 }
 static FG_INLINE int j_all_above_f32(J_f32 i, fg_f32 c)
 {
@@ -230,6 +230,11 @@ static FG_INLINE U_f64 u_select_above_f64(U_f64 t, U_f64 limit, U_f64 a, U_f64 b
     const __m256i nan = _mm256_cmpgt_epi64(bits, inf);
     return _mm256_blendv_pd(b, a, _mm256_castsi256_pd(_mm256_andnot_si256(nan, above)));
 }
+static FG_INLINE unsigned j_above_f64(J_f64 i, fg_f64 c)
+{
+    const __m256i above = _mm256_cmpgt_epi64(i, _mm256_castpd_si256(u_set_f64(c)));
+    return (unsigned)_mm256_movemask_pd(_mm256_castsi256_pd(above));
+}
 /* i is in order, and the answer sure, in its upper half alone: see j_least_f64 */
 static FG_INLINE int j_all_above_f64(J_f64 i, fg_f64 c)
 {
@@ -300,9 +305,9 @@ static FG_INLINE J_f64 j_to_exponent_f64(J_f64 a)
 typedef struct W_f64 {
     const fg_f64 *lane[4];
 } W_f64;
-static FG_INLINE W_f64 u_rows_f64(const fg_f64 *table, int columns, J_f64 k)
+static FG_INLINE W_f64 u_rows_f64(const fg_f64 *table, int rows, int columns, J_f64 k)
 {
-    const __m256i which = _mm256_and_si256(k, _mm256_set1_epi64x(fg_segments_f64 - 1));
+    const __m256i which = _mm256_and_si256(k, _mm256_set1_epi64x(rows - 1));
     const __m128i low = _mm256_castsi256_si128(which), high = _mm256_extracti128_si256(which, 1);
     const W_f64 at = {{table + (size_t)columns * (size_t)_mm_cvtsi128_si64(low),
                        table + (size_t)columns * (size_t)_mm_extract_epi64(low, 1),

@@ -102,7 +102,7 @@ static FG_INLINE U_f32 u_select_above_f32(U_f32 t, U_f32 limit, U_f32 a, U_f32 b
     const __mmask16 nan = _mm512_cmpgt_epi32_mask(bits, inf);
     return _mm512_mask_blend_ps((__mmask16)(above & ~nan), b, a);
 }
-static FG_INLINE int j_above_f32(J_f32 i, fg_f32 c)
+static FG_INLINE unsigned j_above_f32(J_f32 i, fg_f32 c)
 {
     return _mm512_cmpgt_epi32_mask(i, _mm512_castps_si512(u_set_f32(c)));
 }
@@ -239,7 +239,7 @@ static FG_INLINE U_f64 u_select_above_f64(U_f64 t, U_f64 limit, U_f64 a, U_f64 b
     const __mmask8 nan = _mm512_cmpgt_epi64_mask(bits, inf);
     return _mm512_mask_blend_pd((__mmask8)(above & ~nan), b, a);
 }
-static FG_INLINE int j_above_f64(J_f64 i, fg_f64 c)
+static FG_INLINE unsigned j_above_f64(J_f64 i, fg_f64 c)
 {
     return _mm512_cmpgt_epi64_mask(i, _mm512_castpd_si512(u_set_f64(c)));
 }
@@ -309,11 +309,11 @@ static FG_INLINE J_f64 j_to_exponent_f64(J_f64 a)
 typedef struct W_f64 {
     const fg_f64 *lane[8];
 } W_f64;
-static FG_INLINE W_f64 u_rows_f64(const fg_f64 *table, int columns, J_f64 k)
+static FG_INLINE W_f64 u_rows_f64(const fg_f64 *table, int rows, int columns, J_f64 k)
 {
     W_f64 at;
     long long which[8];
-    _mm512_storeu_si512(which, _mm512_and_si512(k, _mm512_set1_epi64(fg_segments_f64 - 1)));
+    _mm512_storeu_si512(which, _mm512_and_si512(k, _mm512_set1_epi64(rows - 1)));
     for (int i = 0; i < 8; i++)
         at.lane[i] = table + (size_t)columns * (size_t)which[i];
     return at;

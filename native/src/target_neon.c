@@ -84,17 +84,22 @@ static FG_INLINE U_f32 u_select_above_f32(U_f32 t, U_f32 limit, U_f32 a, U_f32 b
     const uint32x4_t above = vcgtq_s32(bits, vreinterpretq_s32_f32(limit));
     return vbslq_f32(vandq_u32(above, vcleq_s32(bits, inf)), a, b);
 }
-static FG_INLINE uint32x4_t j_above_f32(J_f32 i, fg_f32 c)
+static FG_INLINE uint32x4_t above_f32(J_f32 i, fg_f32 c)
 {
-    return (vcgtq_s32(i, vreinterpretq_s32_f32(u_set_f32(c))));
+    return vcgtq_s32(i, vreinterpretq_s32_f32(u_set_f32(c)));
+}
+static FG_INLINE unsigned j_above_f32(J_f32 i, fg_f32 c)
+{
+    const uint32x4_t bit = {1, 2, 4, 8};
+    return vaddvq_u32(vandq_u32(above_f32(i, c), bit));
 }
 static FG_INLINE int j_all_above_f32(J_f32 i, fg_f32 c)
 {
-    return vminvq_u32(j_above_f32(i, c)) != 0;
+    return vminvq_u32(above_f32(i, c)) != 0;
 }
 static FG_INLINE int j_any_above_f32(J_f32 i, fg_f32 c)
 {
-    return vmaxvq_u32(j_above_f32(i, c)) != 0;
+    return vmaxvq_u32(above_f32(i, c)) != 0;
 }
 static FG_INLINE U_f32 u_select_negative_f32(U_f32 s, U_f32 a, U_f32 b)
 {
@@ -149,7 +154,7 @@ static FG_INLINE J_f32 j_to_exponent_f32(J_f32 a)
 static FG_INLINE U_f32 u_look_up_f32(const fg_f32 *entries, J_f32 k)
 {
     /* the four bytes of each entry: 4 k, 4 k + 1, ... */
-    const uint32x4_t which = vandq_u32(vreinterpretq_u32_s32(k), vdupq_n_u32(fg_segments_f32 - 1));
+    const uint32x4_t which = vandq_u32(vreinterpretq_u32_s32(k), vdupq_n_u32(7));
     const uint32x4_t bytes = vmlaq_u32(vdupq_n_u32(0x03020100), which, vdupq_n_u32(0x04040404));
     const uint8x16x2_t all = {
         {vreinterpretq_u8_f32(vld1q_f32(entries)), vreinterpretq_u8_f32(vld1q_f32(entries + 4))}};
@@ -221,6 +226,12 @@ static FG_INLINE U_f64 u_select_above_f64(U_f64 t, U_f64 limit, U_f64 a, U_f64 b
     return vbslq_f64(vandq_u64(above, vcleq_s64(bits, inf)), a, b);
 }
 /* i is in order, and the answer sure, in its upper half alone: see j_least_f64 */
+static FG_INLINE unsigned j_above_f64(J_f64 i, fg_f64 c)
+{
+    const uint64x2_t bit = {1, 2};
+    const uint64x2_t above = vcgtq_s64(i, vreinterpretq_s64_f64(u_set_f64(c)));
+    return (unsigned)vaddvq_u64(vandq_u64(above, bit));
+}
 static FG_INLINE int j_all_above_f64(J_f64 i, fg_f64 c)
 {
     const int64x2_t limit = vorrq_s64(vreinterpretq_s64_f64(u_set_f64(c)), vdupq_n_s64(0xffffffff));
@@ -288,9 +299,9 @@ static FG_INLINE J_f64 j_to_exponent_f64(J_f64 a)
 typedef struct W_f64 {
     const fg_f64 *lane[2];
 } W_f64;
-static FG_INLINE W_f64 u_rows_f64(const fg_f64 *table, int columns, J_f64 k)
+static FG_INLINE W_f64 u_rows_f64(const fg_f64 *table, int rows, int columns, J_f64 k)
 {
-    const int64x2_t which = vandq_s64(k, vdupq_n_s64(fg_segments_f64 - 1));
+    const int64x2_t which = vandq_s64(k, vdupq_n_s64(rows - 1));
     const W_f64 at = {{table + (size_t)columns * (size_t)vgetq_lane_s64(which, 0),
                        table + (size_t)columns * (size_t)vgetq_lane_s64(which, 1)}};
     return at;

@@ -124,6 +124,10 @@ static FG_INLINE void v_stream_end(void)
         const int above = bits > u_bits_##dtype(limit);                                          \
         return above && bits <= u_bits_##dtype((U_##dtype)INFINITY) ? a : b;                     \
     }                                                                                            \
+    static FG_INLINE unsigned j_above_##dtype(J_##dtype i, fg_##dtype c)                         \
+    {                                                                                            \
+        return i > u_bits_##dtype(c);                                                            \
+    }                                                                                            \
     static FG_INLINE int j_all_above_##dtype(J_##dtype i, fg_##dtype c)                          \
     {                                                                                            \
         return i > u_bits_##dtype(c);                                                            \
@@ -192,13 +196,13 @@ static FG_INLINE void u_store_bf16(uint16_t *p, U_f32 a)
 
 static FG_INLINE U_f32 u_look_up_f32(const fg_f32 *entries, J_f32 k)
 {
-    return entries[k & (fg_segments_f32 - 1)];
+    return entries[k & (7)];
 }
 
 typedef const fg_f64 *W_f64;
-static FG_INLINE W_f64 u_rows_f64(const fg_f64 *table, int columns, J_f64 k)
+static FG_INLINE W_f64 u_rows_f64(const fg_f64 *table, int rows, int columns, J_f64 k)
 {
-    return table + (size_t)columns * (size_t)(k & (fg_segments_f64 - 1));
+    return table + (size_t)columns * (size_t)(k & (rows - 1));
 }
 static FG_INLINE U_f64 u_entry_f64(W_f64 row, int n)
 {

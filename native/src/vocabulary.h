@@ -26,10 +26,13 @@
  *                                         of the real c; where that is close, the answers may
  *                                         be no and yes
  *   i_to_exponent(i)                      shifted left by the width of the mantissa field
- *   v_row(table, i)                       for each lane a row (R) of a table of FG_SEGMENTS rows: the
- *                                         one whose number is in the low bits of i
- *   v_entry(row, n)                       its entry n. A table of float32 holds the entries 0 of all
- *                                         rows, then the entries 1, ...; of float64 row after row
+ *   v_row(table, rows, columns, i)        for each lane a row (R) of a table, the one whose number
+ *                                         is in the low bits of i; rows is a power of two, and 8
+ *                                         in float32
+ *   v_entry(row, n)                       its entry n. A table of float32 holds the entries 0 of
+ *                                         all rows, then the entries 1, ...; of float64 row after
+ *                                         row, with an even number of columns
+ *   i_above(i, c)                         an unsigned: bit l says whether lane l exceeds the bits of c
  *
  * And, to and from the 16 bits of float16 and bfloat16:
  *

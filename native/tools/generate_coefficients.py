@@ -55,19 +55,17 @@ DEGREES = {
     "gelu_grad": {"f32": (5, 5), "f64": (10, 10)},
 }
 
-# The near way (tables.py): how many segments a table has
-SEGMENTS = {"f32": 8, "f64": 128}
-# where it ends, as far as the error stays well below 2 ULP, and the degree of the polynomials
-# (NOTES.md); no table: the formulas are faster
+# The near way (tables.py): where it ends, as far as the error stays well below 2 ULP; the degree
+# of the polynomials; the number of segments (NOTES.md). No table: the formulas are faster.
 TABLES = {
-    "gelu": {"f32": ("4", 7), "f64": ("4.5", 8)},
-    "gelu_tanh": {"f32": ("3.875", 7)},
-    "gelu_sigmoid": {"f32": ("5", 7)},
-    "silu": {"f32": ("8", 7)},
-    "gelu_grad": {"f32": ("4", 7), "f64": ("4.5", 8)},
-    "gelu_tanh_grad": {"f32": ("4", 7), "f64": ("4.5", 8)},
-    "gelu_sigmoid_grad": {"f32": ("4.25", 7), "f64": ("4", 6)},
-    "silu_grad": {"f32": ("5.5", 7), "f64": ("5.5", 6)},
+    "gelu": {"f32": ("4", 7, 8), "f64": ("4.5", 8, 128)},
+    "gelu_tanh": {"f32": ("3.875", 7, 8)},
+    "gelu_sigmoid": {"f32": ("5", 7, 8)},
+    "silu": {"f32": ("8", 7, 8)},
+    "gelu_grad": {"f32": ("4", 7, 8), "f64": ("4.5", 8, 128)},
+    "gelu_tanh_grad": {"f32": ("4", 7, 8), "f64": ("4.5", 8, 128)},
+    "gelu_sigmoid_grad": {"f32": ("4.25", 7, 8), "f64": ("4", 8, 128)},
+    "silu_grad": {"f32": ("5.5", 7, 8), "f64": ("4", 6, 256)},
 }
 
 
@@ -120,19 +118,19 @@ def negative_sides():
 
 
 def tables(fmt):
-    """name -> (segments per unit, the table as v_row reads it)."""
+    """name -> (segments per unit, rows, columns, the table as v_row reads it)."""
     out, z = {}, zeros()
     for name, f in negative_sides().items():
         form = name.removesuffix("_grad")
         zero = z[form] if name != form else None
         if fmt.name not in TABLES[name]:
-            out[name] = mp.mpf(0), 0, [mp.mpf(0)]  # there is none
+            out[name] = mp.mpf(0), 1, 0, [mp.mpf(0)]  # there is none
             continue
-        far, degree = TABLES[name][fmt.name]
-        per, rows = table(f, zero, far, SEGMENTS[fmt.name], degree, fmt.precision)
+        far, degree, segments = TABLES[name][fmt.name]
+        per, rows = table(f, zero, far, segments, degree, fmt.precision)
         if fmt.precision == 24:  # a register holds one coefficient of all segments
             rows = zip(*rows)
-        out[name] = per, degree + 2, [value for row in rows for value in row]
+        out[name] = per, segments, degree + 2, [value for row in rows for value in row]
     return out
 
 
@@ -321,12 +319,11 @@ def render_format(fmt):
     polys.update(squares)
     c, py = [""], []
     upper = name.upper()
-    c.append(f"enum {{ fg_segments_{name} = {SEGMENTS[name]} }};")
-    py.append(f"SEGMENTS_{upper} = {SEGMENTS[name]}")
-    for function, (per, columns, values) in tables(fmt).items():
+    for function, (per, rows, columns, values) in tables(fmt).items():
         single[f"{function}_per"] = fmt.round(per)
-        c.append(f"enum {{ fg_{function}_columns_{name} = {columns} }};")
-        py.append(f"{function.upper()}_COLUMNS_{upper} = {columns}")
+        for what, count in (("rows", rows), ("columns", columns)):
+            c.append(f"enum {{ fg_{function}_{what}_{name} = {count} }};")
+            py.append(f"{function.upper()}_{what.upper()}_{upper} = {count}")
         polys[f"{function}_table"] = values
     for fit, error in errors.items():
         c.append(f"/* {name} {fit}: relative error of the fit 2^{float(mp.log(error, 2)):.1f} */")
