@@ -57,13 +57,14 @@ def arguments(entry, n, rng):
 
 # What the processes below share.
 PREAMBLE = """
-import os, signal, sys, threading, time
+import functools, os, signal, sys, threading, time
 import numpy as np
 signal.alarm(60)
 
 def tasks():
     return len(os.listdir("/proc/self/task"))
 
+@functools.cache  # drawing them takes longer than all else
 def data(n=1 << 23):
     return np.random.default_rng(1).normal(size=n).astype(np.float32)
 

@@ -7,24 +7,44 @@
 #ifndef FG_INTERLEAVE_H
 #define FG_INTERLEAVE_H
 
-#define FG_EACH for (int r = 0; r < FG_REGISTERS; r++)
+/* Not a loop: until gcc unrolls it, V in memory makes it search for aliases, and take six times the time. */
+#define FG_AT(register_number, statement) \
+    do {                                  \
+        enum { r = register_number };     \
+        statement;                        \
+    } while (0)
+#if FG_REGISTERS == 1
+#define FG_EACH(statement) FG_AT(0, statement)
+#elif FG_REGISTERS == 2
+#define FG_EACH(statement) \
+    FG_AT(0, statement);   \
+    FG_AT(1, statement)
+#elif FG_REGISTERS == 4
+#define FG_EACH(statement) \
+    FG_AT(0, statement);   \
+    FG_AT(1, statement);   \
+    FG_AT(2, statement);   \
+    FG_AT(3, statement)
+#else
+#error "FG_REGISTERS must be 1, 2 or 4"
+#endif
 
 #define FG_INTERLEAVE_1(dtype, name, unit)                 \
     static FG_INLINE V_##dtype name##_##dtype(V_##dtype a) \
     {                                                      \
-        FG_EACH a.in[r] = unit##_##dtype(a.in[r]);         \
+        FG_EACH(a.in[r] = unit##_##dtype(a.in[r]));        \
         return a;                                          \
     }
 #define FG_INTERLEAVE_2(dtype, name, unit, vector)                                           \
     static FG_INLINE vector##_##dtype name##_##dtype(vector##_##dtype a, vector##_##dtype b) \
     {                                                                                        \
-        FG_EACH a.in[r] = unit##_##dtype(a.in[r], b.in[r]);                                  \
+        FG_EACH(a.in[r] = unit##_##dtype(a.in[r], b.in[r]));                                 \
         return a;                                                                            \
     }
 #define FG_INTERLEAVE_3(dtype, name, unit)                                           \
     static FG_INLINE V_##dtype name##_##dtype(V_##dtype a, V_##dtype b, V_##dtype c) \
     {                                                                                \
-        FG_EACH a.in[r] = unit##_##dtype(a.in[r], b.in[r], c.in[r]);                 \
+        FG_EACH(a.in[r] = unit##_##dtype(a.in[r], b.in[r], c.in[r]));                \
         return a;                                                                    \
     }
 
@@ -39,16 +59,16 @@
     static FG_INLINE V_##dtype v_load_##dtype(const fg_##dtype *p)                               \
     {                                                                                            \
         V_##dtype a;                                                                             \
-        FG_EACH a.in[r] = u_load_##dtype(p + r * FG_REGISTER_LANES_##dtype);                     \
+        FG_EACH(a.in[r] = u_load_##dtype(p + r * FG_REGISTER_LANES_##dtype));                    \
         return a;                                                                                \
     }                                                                                            \
     static FG_INLINE void v_store_##dtype(fg_##dtype *p, V_##dtype a)                            \
     {                                                                                            \
-        FG_EACH u_store_##dtype(p + r * FG_REGISTER_LANES_##dtype, a.in[r]);                     \
+        FG_EACH(u_store_##dtype(p + r * FG_REGISTER_LANES_##dtype, a.in[r]));                    \
     }                                                                                            \
     static FG_INLINE void v_stream_##dtype(fg_##dtype *p, V_##dtype a)                           \
     {                                                                                            \
-        FG_EACH u_stream_##dtype(p + r * FG_REGISTER_LANES_##dtype, a.in[r]);                    \
+        FG_EACH(u_stream_##dtype(p + r * FG_REGISTER_LANES_##dtype, a.in[r]));                   \
     }                                                                                            \
     static FG_INLINE unsigned i_above_##dtype(I_##dtype i, fg_##dtype c)                         \
     {                                                                                            \
@@ -59,42 +79,42 @@
     static FG_INLINE int i_all_above_##dtype(I_##dtype i, fg_##dtype c)                          \
     {                                                                                            \
         int all = 1;                                                                             \
-        FG_EACH all &= j_all_above_##dtype(i.in[r], c);                                          \
+        FG_EACH(all &= j_all_above_##dtype(i.in[r], c));                                         \
         return all;                                                                              \
     }                                                                                            \
     static FG_INLINE int i_any_above_##dtype(I_##dtype i, fg_##dtype c)                          \
     {                                                                                            \
         int any = 0;                                                                             \
-        FG_EACH any |= j_any_above_##dtype(i.in[r], c);                                          \
+        FG_EACH(any |= j_any_above_##dtype(i.in[r], c));                                         \
         return any;                                                                              \
     }                                                                                            \
     static FG_INLINE V_##dtype v_select_above_##dtype(V_##dtype t, V_##dtype limit, V_##dtype a, \
                                                       V_##dtype b)                               \
     {                                                                                            \
-        FG_EACH a.in[r] = u_select_above_##dtype(t.in[r], limit.in[r], a.in[r], b.in[r]);        \
+        FG_EACH(a.in[r] = u_select_above_##dtype(t.in[r], limit.in[r], a.in[r], b.in[r]));       \
         return a;                                                                                \
     }                                                                                            \
     static FG_INLINE V_##dtype v_set_##dtype(fg_##dtype c)                                       \
     {                                                                                            \
         V_##dtype a;                                                                             \
-        FG_EACH a.in[r] = u_set_##dtype(c);                                                      \
+        FG_EACH(a.in[r] = u_set_##dtype(c));                                                     \
         return a;                                                                                \
     }                                                                                            \
     static FG_INLINE I_##dtype v_bits_##dtype(V_##dtype a)                                       \
     {                                                                                            \
         I_##dtype i;                                                                             \
-        FG_EACH i.in[r] = u_bits_##dtype(a.in[r]);                                               \
+        FG_EACH(i.in[r] = u_bits_##dtype(a.in[r]));                                              \
         return i;                                                                                \
     }                                                                                            \
     static FG_INLINE V_##dtype v_real_##dtype(I_##dtype i)                                       \
     {                                                                                            \
         V_##dtype a;                                                                             \
-        FG_EACH a.in[r] = u_real_##dtype(i.in[r]);                                               \
+        FG_EACH(a.in[r] = u_real_##dtype(i.in[r]));                                              \
         return a;                                                                                \
     }                                                                                            \
     static FG_INLINE I_##dtype i_to_exponent_##dtype(I_##dtype i)                                \
     {                                                                                            \
-        FG_EACH i.in[r] = j_to_exponent_##dtype(i.in[r]);                                        \
+        FG_EACH(i.in[r] = j_to_exponent_##dtype(i.in[r]));                                       \
         return i;                                                                                \
     }                                                                                            \
     FG_INTERLEAVE_2(dtype, i_add, j_add, I)                                                      \
@@ -154,24 +174,24 @@ static FG_INLINE V_f64 v_entry_f64(R_f64 row, int n)
 }
 
 /* 16-bit numbers are computed with as float32; only memory holds them as they are. */
-#define FG_INTERLEAVE_16(dtype)                                          \
-    typedef V_f32 V_##dtype;                                             \
-    enum { FG_LANES_##dtype = FG_LANES_f32 };                            \
-    enum { FG_REGISTER_LANES_##dtype = FG_REGISTER_LANES_f32 };          \
-    static FG_INLINE V_##dtype v_load_##dtype(const fg_##dtype *p)       \
-    {                                                                    \
-        V_##dtype a;                                                     \
-        FG_EACH a.in[r] = u_load_##dtype(p + r * FG_REGISTER_LANES_f32); \
-        return a;                                                        \
-    }                                                                    \
-    static FG_INLINE void v_store_##dtype(fg_##dtype *p, V_##dtype a)    \
-    {                                                                    \
-        FG_EACH u_store_##dtype(p + r * FG_REGISTER_LANES_f32, a.in[r]); \
-    }                                                                    \
-    /* half the bytes for as much arithmetic: memory is no limit */      \
-    static FG_INLINE void v_stream_##dtype(fg_##dtype *p, V_##dtype a)   \
-    {                                                                    \
-        v_store_##dtype(p, a);                                           \
+#define FG_INTERLEAVE_16(dtype)                                           \
+    typedef V_f32 V_##dtype;                                              \
+    enum { FG_LANES_##dtype = FG_LANES_f32 };                             \
+    enum { FG_REGISTER_LANES_##dtype = FG_REGISTER_LANES_f32 };           \
+    static FG_INLINE V_##dtype v_load_##dtype(const fg_##dtype *p)        \
+    {                                                                     \
+        V_##dtype a;                                                      \
+        FG_EACH(a.in[r] = u_load_##dtype(p + r * FG_REGISTER_LANES_f32)); \
+        return a;                                                         \
+    }                                                                     \
+    static FG_INLINE void v_store_##dtype(fg_##dtype *p, V_##dtype a)     \
+    {                                                                     \
+        FG_EACH(u_store_##dtype(p + r * FG_REGISTER_LANES_f32, a.in[r])); \
+    }                                                                     \
+    /* half the bytes for as much arithmetic: memory is no limit */       \
+    static FG_INLINE void v_stream_##dtype(fg_##dtype *p, V_##dtype a)    \
+    {                                                                     \
+        v_store_##dtype(p, a);                                            \
     }
 
 FG_INTERLEAVE_16(f16)
