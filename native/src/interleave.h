@@ -73,7 +73,7 @@
     static FG_INLINE unsigned i_above_##dtype(I_##dtype i, fg_##dtype c)                         \
     {                                                                                            \
         unsigned which = 0;                                                                      \
-        FG_EACH which |= j_above_##dtype(i.in[r], c) << r * FG_REGISTER_LANES_##dtype;           \
+        FG_EACH(which |= j_above_##dtype(i.in[r], c) << r * FG_REGISTER_LANES_##dtype);          \
         return which;                                                                            \
     }                                                                                            \
     static FG_INLINE int i_all_above_##dtype(I_##dtype i, fg_##dtype c)                          \
@@ -153,7 +153,7 @@ static FG_INLINE R_f32 v_row_f32(const fg_f32 *table, int rows, int columns, I_f
 static FG_INLINE V_f32 v_entry_f32(R_f32 row, int n)
 {
     V_f32 a;
-    FG_EACH a.in[r] = u_look_up_f32(row.table + 8 * n, row.k.in[r]);
+    FG_EACH(a.in[r] = u_look_up_f32(row.table + 8 * n, row.k.in[r]));
     return a;
 }
 
@@ -163,13 +163,13 @@ typedef struct R_f64 {
 static FG_INLINE R_f64 v_row_f64(const fg_f64 *table, int rows, int columns, I_f64 k)
 {
     R_f64 row;
-    FG_EACH row.at[r] = u_rows_f64(table, rows, columns, k.in[r]);
+    FG_EACH(row.at[r] = u_rows_f64(table, rows, columns, k.in[r]));
     return row;
 }
 static FG_INLINE V_f64 v_entry_f64(R_f64 row, int n)
 {
     V_f64 a;
-    FG_EACH a.in[r] = u_entry_f64(row.at[r], n);
+    FG_EACH(a.in[r] = u_entry_f64(row.at[r], n));
     return a;
 }
 
