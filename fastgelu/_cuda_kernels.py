@@ -12,7 +12,7 @@ import numpy as np
 from numba import cuda
 from numba.core import config
 
-from fastgelu import _coefficients, _formulas
+from fastgelu import _coefficients, _coefficients16, _formulas, _formulas16
 
 if config.ENABLE_CUDASIM:
     from fastgelu._cuda_simulated import IN_FLIGHT, SIZES, VECTOR_BYTES, offsets, one, several
@@ -61,7 +61,7 @@ def strided(name, dtype, stamp):
 def stamp():
     """Changes with the formulas, which Numba's cache does not know to be part of a kernel."""
     digest = hashlib.sha256()
-    for module in (_formulas, _coefficients):
+    for module in (_formulas, _coefficients, _formulas16, _coefficients16):
         with open(module.__file__, "rb") as file:
             digest.update(file.read())
     return digest.hexdigest()[:16]

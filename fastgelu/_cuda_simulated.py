@@ -9,16 +9,17 @@ import ctypes
 import numpy as np
 
 from fastgelu import _ufuncs
-from fastgelu._dtypes import to_numpy
-from fastgelu._formulas import formulas
-from fastgelu._operations import NumpyIntegers, NumpyReals, constants
+from fastgelu._operations import WIDER, NumpyIntegers, NumpyReals, formulas, rounded, widened
 
-SIZES = {"f32": 4, "f64": 8}
+SIZES = {"f16": 2, "bf16": 2, "f32": 4, "f64": 8}
 VECTOR_BYTES = 16
 IN_FLIGHT = 2
 
 FORMULAS = {
-    dtype: formulas(NumpyReals(dtype), NumpyIntegers(dtype), constants(dtype)) for dtype in SIZES
+    dtype: formulas(
+        dtype, NumpyReals(WIDER.get(dtype, dtype)), NumpyIntegers(WIDER.get(dtype, dtype))
+    )
+    for dtype in SIZES
 }
 
 
@@ -26,7 +27,7 @@ def memory(address, dtype, count, alignment):
     if address % alignment:
         raise ValueError(f"address {address:#x} is not a multiple of {alignment}")
     data = (ctypes.c_char * (SIZES[dtype] * count)).from_address(int(address))
-    return np.frombuffer(data, to_numpy(dtype))
+    return np.frombuffer(data, "u2" if dtype in WIDER else dtype.replace("f", "float"))
 
 
 def compute(name, dtype, addresses, count, alignment):
@@ -36,7 +37,11 @@ def compute(name, dtype, addresses, count, alignment):
         for address in addresses[-_ufuncs.UFUNCS[name].nin - 1 :]
     )
     with np.errstate(all="ignore"):
-        y[:] = FORMULAS[dtype][name](*inputs, False)
+        if dtype in WIDER:
+            inputs = [widened(dtype, x) for x in inputs]
+            y[:] = rounded(dtype, FORMULAS[dtype][name](*inputs, False))
+        else:
+            y[:] = FORMULAS[dtype][name](*inputs, False)
 
 
 def one(name, dtype, dy, x, y):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Operations for _formulas.py that write LLVM instructions: run with them, a formula becomes the
+"""Operations for the formulas that write LLVM instructions: run with them, a formula becomes the
 code of the function at hand, in one piece and without a branch.
 
 Nothing here allows LLVM to contract, reassociate or approximate: instructions have no fast-math
@@ -9,7 +9,7 @@ has none. A target whose code generator contracts all the same (CUDA's) override
 
 from llvmlite import ir
 
-from fastgelu._operations import FRACTION_BITS
+from fastgelu._operations import FRACTION_BITS, TABLE
 
 REALS = {"f32": ir.FloatType(), "f64": ir.DoubleType()}
 INTEGERS = {"f32": ir.IntType(32), "f64": ir.IntType(64)}
@@ -76,6 +76,19 @@ class LlvmReals:
     def select_infinite(self, s, a, b):
         infinity = self.set(float("inf"))
         return self.builder.select(self.builder.fcmp_ordered("==", self.abs(s), infinity), a, b)
+
+
+    def lookup(self, table, index):
+        """A tree of selections by the low three bits of the index, which become signs: so LLVM
+        vectorises it to blends. Gathering from memory would be two times as slow."""
+        entries = [self.set(c) for c in table]
+        for bit in range(TABLE.bit_length() - 1):
+            sign = ir.Constant(self.integer_type, self.integer_type.width - 1 - bit)
+            zero = ir.Constant(self.integer_type, 0)
+            odd = self.builder.icmp_signed("<", self.builder.shl(index, sign), zero)
+            pairs = zip(entries[::2], entries[1::2])
+            entries = [self.builder.select(odd, high, low) for low, high in pairs]
+        return entries[0]
 
 
 class LlvmIntegers:

@@ -20,9 +20,8 @@ from numba.np.numpy_support import as_dtype, from_dtype
 
 from fastgelu import _ufuncs
 from fastgelu._dtypes import from_numpy
-from fastgelu._formulas import formulas
 from fastgelu._llvm import INTEGERS, REALS, LlvmIntegers, LlvmReals
-from fastgelu._operations import constants
+from fastgelu._operations import formulas
 
 # What fg_apply of _plan.h answers.
 PROBLEMS = {
@@ -117,7 +116,7 @@ def formula_library(codegen, name, dtype, inputs):
         function.attributes.add("nounwind")
         builder = ir.IRBuilder(function.append_basic_block())
         reals, integers = LlvmReals(builder, dtype), LlvmIntegers(builder, dtype)
-        formula = formulas(reals, integers, constants(dtype))[name]
+        formula = formulas(dtype, reals, integers)[name]
         builder.ret(reals.bits(formula(*function.args, False)))
         library.add_ir_module(module)
         library.finalize()
