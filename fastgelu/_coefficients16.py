@@ -53,9 +53,7 @@ GELU_EXP2_F16 = (
     float.fromhex("0x1.3ceb960000000p-7"),
     float.fromhex("0x1.5bcdea0000000p-10"),
 )
-GELU_RATE_F16 = (
-    float.fromhex("-0x1.7154760000000p-1"),
-)
+GELU_RATE_F16 = (float.fromhex("-0x1.7154760000000p-1"),)
 GELU_NUM_F16 = (
     float.fromhex("0x1.0000000000000p-1"),
     float.fromhex("0x1.49d9900000000p-2"),
@@ -77,9 +75,7 @@ GELU_GRAD_EXP2_F16 = (
     float.fromhex("0x1.3cfe2c0000000p-7"),
     float.fromhex("0x1.5bb02c0000000p-10"),
 )
-GELU_GRAD_RATE_F16 = (
-    float.fromhex("-0x1.7154820000000p-1"),
-)
+GELU_GRAD_RATE_F16 = (float.fromhex("-0x1.7154820000000p-1"),)
 GELU_GRAD_NUM_F16 = (
     float.fromhex("0x1.54851c0000000p-1"),
     float.fromhex("0x1.29a9c60000000p-1"),
@@ -129,9 +125,7 @@ GELU_SIGMOID_EXP2_F16 = (
     float.fromhex("0x1.3d1b620000000p-7"),
     float.fromhex("0x1.5b5ff60000000p-10"),
 )
-GELU_SIGMOID_RATE_F16 = (
-    float.fromhex("-0x1.3a4cbe0000000p+1"),
-)
+GELU_SIGMOID_RATE_F16 = (float.fromhex("-0x1.3a4cbe0000000p+1"),)
 GELU_SIGMOID_GRAD_EXP2_F16 = (
     float.fromhex("0x1.0000000000000p+0"),
     float.fromhex("0x1.62e43c0000000p-1"),
@@ -140,12 +134,8 @@ GELU_SIGMOID_GRAD_EXP2_F16 = (
     float.fromhex("0x1.3cf1380000000p-7"),
     float.fromhex("0x1.5b67640000000p-10"),
 )
-GELU_SIGMOID_GRAD_RATE_F16 = (
-    float.fromhex("-0x1.3a4cbe0000000p+1"),
-)
-GELU_SIGMOID_GRAD_SLOPE_F16 = (
-    float.fromhex("0x1.b3b6460000000p+0"),
-)
+GELU_SIGMOID_GRAD_RATE_F16 = (float.fromhex("-0x1.3a4cbe0000000p+1"),)
+GELU_SIGMOID_GRAD_SLOPE_F16 = (float.fromhex("0x1.b3b6460000000p+0"),)
 SILU_EXP2_F16 = (
     float.fromhex("0x1.0000000000000p+0"),
     float.fromhex("0x1.62e41a0000000p-1"),
@@ -154,9 +144,7 @@ SILU_EXP2_F16 = (
     float.fromhex("0x1.3cf37e0000000p-7"),
     float.fromhex("0x1.5bbbcc0000000p-10"),
 )
-SILU_RATE_F16 = (
-    float.fromhex("-0x1.7154760000000p+0"),
-)
+SILU_RATE_F16 = (float.fromhex("-0x1.7154760000000p+0"),)
 SILU_GRAD_EXP2_F16 = (
     float.fromhex("0x1.0000040000000p+0"),
     float.fromhex("0x1.62e4320000000p-1"),
@@ -165,12 +153,8 @@ SILU_GRAD_EXP2_F16 = (
     float.fromhex("0x1.3cec760000000p-7"),
     float.fromhex("0x1.5bbfee0000000p-10"),
 )
-SILU_GRAD_RATE_F16 = (
-    float.fromhex("-0x1.7154760000000p+0"),
-)
-SILU_GRAD_SLOPE_F16 = (
-    float.fromhex("0x1.0000020000000p+0"),
-)
+SILU_GRAD_RATE_F16 = (float.fromhex("-0x1.7154760000000p+0"),)
+SILU_GRAD_SLOPE_F16 = (float.fromhex("0x1.0000020000000p+0"),)
 
 DEEP_BF16 = 1
 ZERO_BF16 = float.fromhex("0x0.0p+0")
@@ -220,9 +204,7 @@ GELU_EXP2_BF16 = (
     float.fromhex("0x1.c9fc960000000p-5"),
     float.fromhex("0x1.39f9ea0000000p-7"),
 )
-GELU_RATE_BF16 = (
-    float.fromhex("-0x1.7154720000000p-1"),
-)
+GELU_RATE_BF16 = (float.fromhex("-0x1.7154720000000p-1"),)
 GELU_NUM_BF16 = (
     float.fromhex("0x1.fffff40000000p-2"),
     float.fromhex("0x1.703d500000000p-2"),
@@ -243,9 +225,7 @@ GELU_GRAD_EXP2_BF16 = (
     float.fromhex("0x1.c9f2180000000p-5"),
     float.fromhex("0x1.39d18c0000000p-7"),
 )
-GELU_GRAD_RATE_BF16 = (
-    float.fromhex("-0x1.7154880000000p-1"),
-)
+GELU_GRAD_RATE_BF16 = (float.fromhex("-0x1.7154880000000p-1"),)
 GELU_GRAD_NUM_BF16 = (
     float.fromhex("0x1.54864e0000000p-1"),
     float.fromhex("0x1.44a1700000000p-1"),
@@ -291,9 +271,7 @@ GELU_SIGMOID_EXP2_BF16 = (
     float.fromhex("0x1.ca0ac40000000p-5"),
     float.fromhex("0x1.39da7a0000000p-7"),
 )
-GELU_SIGMOID_RATE_BF16 = (
-    float.fromhex("-0x1.3a4cbe0000000p+1"),
-)
+GELU_SIGMOID_RATE_BF16 = (float.fromhex("-0x1.3a4cbe0000000p+1"),)
 GELU_SIGMOID_GRAD_EXP2_BF16 = (
     float.fromhex("0x1.fffffc0000000p-1"),
     float.fromhex("0x1.62e1740000000p-1"),
@@ -301,12 +279,8 @@ GELU_SIGMOID_GRAD_EXP2_BF16 = (
     float.fromhex("0x1.c9d5fa0000000p-5"),
     float.fromhex("0x1.39fcf20000000p-7"),
 )
-GELU_SIGMOID_GRAD_RATE_BF16 = (
-    float.fromhex("-0x1.3a4cbe0000000p+1"),
-)
-GELU_SIGMOID_GRAD_SLOPE_BF16 = (
-    float.fromhex("0x1.b3b63a0000000p+0"),
-)
+GELU_SIGMOID_GRAD_RATE_BF16 = (float.fromhex("-0x1.3a4cbe0000000p+1"),)
+GELU_SIGMOID_GRAD_SLOPE_BF16 = (float.fromhex("0x1.b3b63a0000000p+0"),)
 SILU_EXP2_BF16 = (
     float.fromhex("0x1.0000000000000p+0"),
     float.fromhex("0x1.62df9a0000000p-1"),
@@ -314,9 +288,7 @@ SILU_EXP2_BF16 = (
     float.fromhex("0x1.c9e1620000000p-5"),
     float.fromhex("0x1.3a147c0000000p-7"),
 )
-SILU_RATE_BF16 = (
-    float.fromhex("-0x1.7154780000000p+0"),
-)
+SILU_RATE_BF16 = (float.fromhex("-0x1.7154780000000p+0"),)
 SILU_GRAD_EXP2_BF16 = (
     float.fromhex("0x1.fffffc0000000p-1"),
     float.fromhex("0x1.62e15e0000000p-1"),
@@ -324,9 +296,5 @@ SILU_GRAD_EXP2_BF16 = (
     float.fromhex("0x1.c9f6840000000p-5"),
     float.fromhex("0x1.39deaa0000000p-7"),
 )
-SILU_GRAD_RATE_BF16 = (
-    float.fromhex("-0x1.7154720000000p+0"),
-)
-SILU_GRAD_SLOPE_BF16 = (
-    float.fromhex("0x1.fffffc0000000p-1"),
-)
+SILU_GRAD_RATE_BF16 = (float.fromhex("-0x1.7154720000000p+0"),)
+SILU_GRAD_SLOPE_BF16 = (float.fromhex("0x1.fffffc0000000p-1"),)

@@ -31,7 +31,7 @@ from numba.cuda.extending import intrinsic, type_callable
 
 from fastgelu import _ufuncs
 from fastgelu._llvm import REALS, LlvmIntegers, LlvmReals
-from fastgelu._operations import INFINITY_F32, NAN_BF16, TABLE, WIDER, formulas, tables
+from fastgelu._operations import INFINITY_F32, NAN_BF16, TABLE, WIDER, formulas, near_way, tables
 
 SIZES = {"f16": 2, "bf16": 2, "f32": 4, "f64": 8}
 VECTOR_BYTES = 16
@@ -116,12 +116,12 @@ def call(builder, name, result_type, *args):
     return builder.call(function, args)
 
 
-def write_formula(builder, name, dtype, args):
+def write_formula(builder, name, dtype, args, near=False):
     """The code of a function for one element, in the dtype it is computed in; args are dy, x."""
     wide = WIDER.get(dtype, dtype)
     reals, integers = NvvmReals(builder, wide, tables(name, dtype)), LlvmIntegers(builder, wide)
     formula = formulas(dtype, reals, integers)[name]
-    return formula(*args[-_ufuncs.UFUNCS[name].nin :], False)
+    return formula(*args[-_ufuncs.UFUNCS[name].nin :], near)
 
 
 # ---- float16 and bfloat16 --------------------------------------------------------------------
@@ -265,17 +265,6 @@ def one(typingctx, name, dtype, dy, x, y):
     return types.void(name, dtype, *[types.int64] * 3), codegen
 
 
-def compute_word(builder, name, dtype, words):
-    """Two elements of 16 bits, of words with two each."""
-    results = []
-    for shift in (0, 16):
-        values = [None, None]
-        for i in operands(name):
-            values[i] = widen_part(builder, dtype, words[i], shift)
-        results.append(write_formula(builder, name, dtype, values))
-    return round_word(builder, dtype, *results)
-
-
 def widen_part(builder, dtype, word, shift):
     """The float32 number of the half of a word that begins at bit `shift`."""
     if dtype == "bf16" and shift:  # it stays where it is
@@ -283,17 +272,75 @@ def widen_part(builder, dtype, word, shift):
     return widen(builder, dtype, builder.trunc(builder.lshr(word, WORD(shift)), HALF))
 
 
+def is_near(builder, name, dtype, numbers):
+    """Whether all x may go the shorter way."""
+    wide = WIDER.get(dtype, dtype)
+    reals = NvvmReals(builder, wide)
+    above, most = (reals.set(limit) for limit in near_way(name, dtype))
+    yes = ir.Constant(ir.IntType(1), 1)
+    for x in numbers:
+        t = reals.abs(x)
+        yes = builder.and_(yes, builder.fcmp_ordered("<=", t, most))
+        yes = builder.and_(yes, builder.fcmp_ordered(">", t, above))
+    return yes
+
+
+def elements_of(builder, dtype, loaded, vector_type):
+    """The operands (dy, x) of each element of vectors that were loaded, in order."""
+    for vectors in loaded:
+        for lane in range(vector_type.count):
+            values = {i: builder.extract_element(each, WORD(lane)) for i, each in vectors.items()}
+            for shift in (0, 16) if dtype in WIDER else (None,):
+                given = [None, None]
+                for i, value in values.items():
+                    wide = shift is not None
+                    given[i] = widen_part(builder, dtype, value, shift) if wide else value
+                yield given
+
+
+def write_each(builder, name, dtype, loaded, vector_type, near):
+    """The results, as vectors."""
+    elements = elements_of(builder, dtype, loaded, vector_type)
+    vectors = []
+    for _ in range(IN_FLIGHT):
+        vector = ir.Constant(vector_type, ir.Undefined)
+        for lane in range(vector_type.count):
+            if dtype in WIDER:
+                pair = [write_formula(builder, name, dtype, next(elements), near) for _ in "ab"]
+                value = round_word(builder, dtype, *pair)
+            else:
+                value = write_formula(builder, name, dtype, next(elements), near)
+            vector = builder.insert_element(vector, value, WORD(lane))
+        vectors.append(vector)
+    return vectors
+
+
+def write_ways(builder, name, dtype, loaded, vector_type):
+    """The same by the shorter way if all elements of the thread allow it, otherwise by the long."""
+    if near_way(name, dtype) is None:
+        return write_each(builder, name, dtype, loaded, vector_type, False)
+    results = []
+    numbers = [x for _, x in elements_of(builder, dtype, loaded, vector_type)]
+    with builder.if_else(is_near(builder, name, dtype, numbers)) as ways:
+        for way, near in zip(ways, (True, False)):
+            with way:
+                vectors = write_each(builder, name, dtype, loaded, vector_type, near)
+                results.append((vectors, builder.block))
+    joined = [builder.phi(vector_type) for _ in range(IN_FLIGHT)]
+    for vectors, block in results:
+        for result, vector in zip(joined, vectors):
+            result.add_incoming(vector, block)
+    return joined
+
+
 @intrinsic
 def several(typingctx, name, dtype, dy, x, y, step):
     """Compute IN_FLIGHT vectors, at addresses that lie `step` bytes apart."""
     name_, dtype_ = literals(name, dtype)
-    halves = dtype_ in WIDER
-    element = WORD if halves else REALS[dtype_]
-    length = VECTOR_BYTES // (4 if halves else SIZES[dtype_])
+    element = WORD if dtype_ in WIDER else REALS[dtype_]
+    vector_type = ir.VectorType(element, VECTOR_BYTES // max(4, SIZES[dtype_]))
 
     def codegen(context, builder, signature, args):
-        vector_type = ir.VectorType(element, length)
-        index = WORD
         *addresses, step = args[2:]
 
         def pointer(address, k):
@@ -304,19 +351,7 @@ def several(typingctx, name, dtype, dy, x, y, step):
             {i: builder.load(pointer(addresses[i], k), align=VECTOR_BYTES) for i in operands(name_)}
             for k in range(IN_FLIGHT)
         ]
-        results = []
-        for vectors in loaded:
-            result = ir.Constant(vector_type, ir.Undefined)
-            for lane in range(length):
-                values = [None, None]
-                for i, vector in vectors.items():
-                    values[i] = builder.extract_element(vector, index(lane))
-                if halves:
-                    value = compute_word(builder, name_, dtype_, values)
-                else:
-                    value = write_formula(builder, name_, dtype_, values)
-                result = builder.insert_element(result, value, index(lane))
-            results.append(result)
+        results = write_ways(builder, name_, dtype_, loaded, vector_type)
         for k, result in enumerate(results):
             builder.store(result, pointer(addresses[2], k), align=VECTOR_BYTES)
         return context.get_dummy_value()

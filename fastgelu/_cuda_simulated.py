@@ -9,7 +9,15 @@ import ctypes
 import numpy as np
 
 from fastgelu import _ufuncs
-from fastgelu._operations import WIDER, NumpyIntegers, NumpyReals, formulas, rounded, widened
+from fastgelu._operations import (
+    WIDER,
+    NumpyIntegers,
+    NumpyReals,
+    formulas,
+    near_way,
+    rounded,
+    widened,
+)
 
 SIZES = {"f16": 2, "bf16": 2, "f32": 4, "f64": 8}
 VECTOR_BYTES = 16
@@ -30,8 +38,8 @@ def memory(address, dtype, count, alignment):
     return np.frombuffer(data, "u2" if dtype in WIDER else dtype.replace("f", "float"))
 
 
-def compute(name, dtype, addresses, count, alignment):
-    """The elements at the addresses of x, y or dy, x, y."""
+def compute(name, dtype, addresses, count, alignment, near=False):
+    """The elements at the addresses of x, y or dy, x, y, as far as they all allow `near`."""
     *inputs, y = (
         memory(address, dtype, count, alignment)
         for address in addresses[-_ufuncs.UFUNCS[name].nin - 1 :]
@@ -39,9 +47,15 @@ def compute(name, dtype, addresses, count, alignment):
     with np.errstate(all="ignore"):
         if dtype in WIDER:
             inputs = [widened(dtype, x) for x in inputs]
-            y[:] = rounded(dtype, FORMULAS[dtype][name](*inputs, False))
-        else:
-            y[:] = FORMULAS[dtype][name](*inputs, False)
+        near = near and allow_near(name, dtype, inputs[-1])
+        result = FORMULAS[dtype][name](*inputs, near)
+        y[:] = rounded(dtype, result) if dtype in WIDER else result
+
+
+def allow_near(name, dtype, x):
+    """Whether all x allow the shorter way."""
+    limits = near_way(name, dtype)
+    return limits is not None and bool(np.all((np.abs(x) > limits[0]) & (np.abs(x) <= limits[1])))
 
 
 def one(name, dtype, dy, x, y):
@@ -51,7 +65,7 @@ def one(name, dtype, dy, x, y):
 def several(name, dtype, dy, x, y, step):
     for k in range(IN_FLIGHT):
         addresses = [address + k * step for address in (dy, x, y)]
-        compute(name, dtype, addresses, VECTOR_BYTES // SIZES[dtype], VECTOR_BYTES)
+        compute(name, dtype, addresses, VECTOR_BYTES // SIZES[dtype], VECTOR_BYTES, near=True)
 
 
 def offsets(i, shape, *strides):

@@ -77,7 +77,6 @@ class LlvmReals:
         infinity = self.set(float("inf"))
         return self.builder.select(self.builder.fcmp_ordered("==", self.abs(s), infinity), a, b)
 
-
     def lookup(self, table, index):
         """A tree of selections by the low three bits of the index, which become signs: so LLVM
         vectorises it to blends. Gathering from memory would be two times as slow."""

@@ -50,6 +50,16 @@ def formulas(dtype, reals, integers):
     return module.formulas(reals, integers, constants(dtype))
 
 
+def near_way(name, dtype):
+    """Where the shorter way through a function, near=True, may be taken: for |x| above the first
+    number and up to the second. None where it is hardly shorter: in 16 bits, but for what takes
+    bfloat16 the range of float32."""
+    known = constants(dtype)
+    if dtype in WIDER and not (known.deep and name.endswith("_backward")):
+        return None
+    return getattr(known, "tiny", -1.0), getattr(known, f"{name}_near")
+
+
 class _Anything:
     """Operations that do nothing."""
 

@@ -5,6 +5,7 @@ import functools
 import importlib.metadata
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -14,7 +15,7 @@ import pytest
 import sweep
 
 import fastgelu
-from fastgelu import _cuda
+from fastgelu import _cuda, _operations
 
 try:
     importlib.metadata.version("numba-cuda")
@@ -23,7 +24,10 @@ except importlib.metadata.PackageNotFoundError:
 
 HERE = Path(__file__).parent
 CAPABILITIES = [(7, 5), (8, 0), (9, 0)]
-TYPES = {"f32": "float32", "f64": "float64"}
+TYPES = {"f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64"}
+WIDER = {"f16": "f32", "bf16": "f32"}
+# What loads and stores look like: a vector, and one element.
+WIDTHS = {"f16": "v4.u32 b16", "bf16": "v4.u32 u16", "f32": "v4.f32 f32", "f64": "v2.f64 f64"}
 
 
 def test_in_the_simulator():
@@ -38,7 +42,7 @@ def test_in_the_simulator():
     )
     print(done.stdout[-10_000:], done.stderr[-2_000:])
     assert done.returncode == 0
-    assert int(re.search(r"(\d+) passed", done.stdout)[1]) > 150
+    assert int(re.search(r"(\d+) passed", done.stdout)[1]) > 250
 
 
 # ---- PTX ---------------------------------------------------------------------------------
@@ -75,48 +79,66 @@ def kernel_ptx(layout, name, dtype, capability, dimensions=0):
     return cuda.compile_ptx(function, signature, cc=capability)[0]
 
 
-@pytest.fixture
-def kernels(cuda, entry):
-    if entry.dtype not in TYPES:
-        pytest.skip(f"fastgelu.cuda has no {entry.dtype}")
-    return entry.name, entry.dtype
+def arithmetic_of(found, dtype):
+    """The instructions that compute with reals."""
+    return {i for i in found if re.match(rf"(add|sub|mul|fma|mad|div|rcp).*\.{dtype}$", i)}
 
 
 @pytest.mark.parametrize("capability", CAPABILITIES, ids=str)
-def test_arithmetic_is_what_the_formula_says(kernels, entry, capability):
-    name, dtype = kernels
+def test_arithmetic_is_what_the_formula_says(cuda, entry, capability):
+    name, dtype = entry.name, WIDER.get(entry.dtype, entry.dtype)
     other = {"f32": "f64", "f64": "f32"}[dtype]
+    conversions = {"f16": {"cvt.f32.f16", "cvt.rn.f16.f32"}, "bf16": set()}.get(entry.dtype, set())
+    if entry.dtype == "bf16" and capability >= (8, 0):
+        conversions = {"cvt.rn.bf16.f32", "cvt.rn.bf16x2.f32"}
     for ptx in (
-        kernel_ptx("contiguous", name, dtype, capability),
-        kernel_ptx("strided", name, dtype, capability, 2),
+        kernel_ptx("contiguous", name, entry.dtype, capability),
+        kernel_ptx("strided", name, entry.dtype, capability, 2),
     ):
         assert f".target sm_{capability[0]}{capability[1]}" in ptx
         found = instructions(ptx)
         assert ".local" not in ptx and not re.search(r"\bcall\b", ptx)
         assert not [i for i in found if re.search(r"\.(approx|ftz|sat)\b", i)]
-        assert not [i for i in found if i.endswith(f".{other}")]
+        assert not [
+            i
+            for i in found
+            if re.search(rf"\.({other}|f16|f16x2|bf16|bf16x2)\b", i) and i not in conversions
+        ]
+        assert {i for i in found if re.match(r"cvt.*f(16|32|64)", i)} <= conversions
         # each one rounded by name, so that ptxas contracts nothing
-        arithmetic = {i for i in found if re.match(rf"(add|sub|mul|fma|mad|div|rcp).*\.{dtype}", i)}
+        arithmetic = arithmetic_of(found, dtype)
         known = {f"{operation}.rn.{dtype}" for operation in ("add", "mul", "fma", "div", "rcp")}
         assert arithmetic <= known
         assert f"fma.rn.{dtype}" in arithmetic
 
 
 @pytest.mark.parametrize("capability", CAPABILITIES, ids=str)
-def test_contiguous_kernels_load_and_store_16_bytes(kernels, entry, capability):
+def test_contiguous_kernels_load_and_store_16_bytes(cuda, entry, capability):
     from fastgelu._cuda_kernels import IN_FLIGHT
 
-    name, dtype = kernels
-    ptx = kernel_ptx("contiguous", name, dtype, capability)
+    ptx = kernel_ptx("contiguous", entry.name, entry.dtype, capability)
     found = instructions(ptx)
-    vector = {"f32": "v4.f32", "f64": "v2.f64"}[dtype]
+    vector, one = WIDTHS[entry.dtype].split()
     assert found[f"ld.global.{vector}"] == IN_FLIGHT * entry.inputs
     assert found[f"st.global.{vector}"] == IN_FLIGHT
     memory = {i for i in found if re.match(r"(ld|st)\b", i) and not i.startswith("ld.param")}
-    assert memory == {f"{i}.global.{v}" for i in ("ld", "st") for v in (vector, dtype)}
+    memory -= {"ld.global.nc.f32"}  # the tables
+    assert memory == {f"{i}.global.{v}" for i in ("ld", "st") for v in (vector, one)}
     # several in flight: what is loaded in the loop does not wait for what is stored in it
     accesses = re.findall(rf"\b(ld|st)\.global\.{re.escape(vector)}", ptx)
     assert accesses == ["ld"] * IN_FLIGHT * entry.inputs + ["st"] * IN_FLIGHT
+
+
+@pytest.mark.parametrize("layout, dimensions", [("contiguous", 0), ("strided", 1)])
+def test_addresses_have_64_bits(cuda, entry, layout, dimensions):
+    """Every index that is multiplied by a count of blocks or a stride."""
+    ptx = kernel_ptx(layout, entry.name, entry.dtype, (8, 0), dimensions)
+    products = Counter(re.findall(r"\b((?:mul|mad)\.(?:lo|hi|wide)\.[us]\d\d)\b", ptx))
+    assert products["mul.lo.s64"] + products["mad.lo.s64"] > 0
+    # 32 bits: the number of a thread in the whole grid only, which is not larger than the device
+    assert products["mul.lo.s32"] + products["mad.lo.s32"] <= 2
+    addresses = set(re.findall(r"(?:ld|st)\.global\S*\s.*?\[(%\w+?)\d", ptx))
+    assert addresses == {"%rd"}
 
 
 @pytest.mark.parametrize("dimensions", [1, 3, 5])
@@ -131,13 +153,13 @@ def test_strided_kernels_of_more_dimensions(cuda, dimensions):
 
 
 @pytest.mark.parametrize("fastmath", [False, True])
-def test_ufuncs_in_a_kernel(cuda, kernels, entry, fastmath):
+def test_ufuncs_in_a_kernel(cuda, entry, fastmath):
     """Their operations are those of the package's own kernels, whatever the caller's are."""
-    from numba import types
+    from numba.cuda import types
 
-    name, dtype = kernels
+    name, dtype = entry.name, WIDER.get(entry.dtype, entry.dtype)
     f = entry.ufunc
-    real = getattr(types, TYPES[dtype])
+    real = getattr(types, TYPES[entry.dtype])
     if f.nin == 1:
 
         def kernel(x, y):
@@ -154,9 +176,8 @@ def test_ufuncs_in_a_kernel(cuda, kernels, entry, fastmath):
 
     signature = (real[::1], real[::1])
     found = instructions(cuda.compile_ptx(kernel, signature, cc=(8, 0), fastmath=fastmath)[0])
-    own = instructions(kernel_ptx("strided", name, dtype, (8, 0), 1))
-    arithmetic = re.compile(rf"(add|sub|mul|fma|mad|div|rcp).*\.{dtype}")
-    assert {i for i in found if arithmetic.match(i)} <= {i for i in own if arithmetic.match(i)}
+    own = instructions(kernel_ptx("strided", name, entry.dtype, (8, 0), 1))
+    assert arithmetic_of(found, dtype) <= arithmetic_of(own, dtype)
     assert found[f"fma.rn.{dtype}"] > 0
 
 
@@ -167,9 +188,10 @@ def compile_for(cuda, f, *given):
 
 
 def test_types_of_scalars(cuda):
-    from numba import types
+    from numba.cuda import types
 
     single, double = types.float32, types.float64
+    half, brain = types.float16, types.bfloat16
     for given, want in (
         ([single], single),
         ([double], double),
@@ -178,18 +200,25 @@ def test_types_of_scalars(cuda):
         ([single, single], single),
         ([single, double], double),
         ([types.int64, single], double),
+        ([half], half),
+        ([brain, brain], brain),
     ):
         f = fastgelu.silu if len(given) == 1 else fastgelu.silu_backward
         assert compile_for(cuda, f, *given)[1] == want
 
 
-@pytest.mark.parametrize("type_", ["complex64", "float16", "unicode_type"])
-def test_other_scalars_are_typing_errors(cuda, type_):
-    from numba import types
+@pytest.mark.parametrize(
+    "given",
+    ["complex64", "unicode_type", "float16 float32", "bfloat16 float16", "int32 bfloat16"],
+)
+def test_other_scalars_are_typing_errors(cuda, given):
     from numba.core.errors import TypingError
+    from numba.cuda import types
 
-    with pytest.raises(TypingError, match=r"fastgelu\.gelu in CUDA kernels takes scalars"):
-        compile_for(cuda, fastgelu.gelu, getattr(types, type_))
+    given = [getattr(types, type_) for type_ in given.split()]
+    f = fastgelu.gelu if len(given) == 1 else fastgelu.gelu_backward
+    with pytest.raises(TypingError, match=r"in CUDA kernels takes scalars"):
+        compile_for(cuda, f, *given)
 
 
 def test_arrays_are_typing_errors(cuda):
@@ -255,15 +284,21 @@ assert not {"numba", "numba_cuda"} & set(sys.modules)
 
 
 def test_key_of_the_cache_follows_the_formulas(cuda, monkeypatch, tmp_path):
-    from fastgelu import _cuda_kernels, _formulas
+    from fastgelu import _cuda_kernels
 
     before = _cuda_kernels.stamp()
-    changed = tmp_path / "changed.py"
-    changed.write_bytes(Path(_formulas.__file__).read_bytes() + b"\n")
-    monkeypatch.setattr(_formulas, "__file__", str(changed))
-    assert _cuda_kernels.stamp.__wrapped__() != before
+    for part in _cuda_kernels.PARTS:
+        shutil.copy(_cuda_kernels.FOLDER / f"{part}.py", tmp_path)
+    monkeypatch.setattr(_cuda_kernels, "FOLDER", tmp_path)
+    assert _cuda_kernels.stamp.__wrapped__() == before
+    for part in _cuda_kernels.PARTS:
+        with open(tmp_path / f"{part}.py", "a") as file:
+            file.write("\n")
+        assert _cuda_kernels.stamp.__wrapped__() != before
+        before = _cuda_kernels.stamp.__wrapped__()
     _cuda_kernels.kernel.__wrapped__("contiguous", "gelu", "f32")  # can be made without a device
 
 
-def test_sweep_has_the_dtypes():
-    assert set(TYPES) == set(sweep.FRACTION_BITS)
+def test_dtypes():
+    assert set(TYPES) == {*sweep.FRACTION_BITS, *_operations.WIDER}
+    assert _operations.WIDER == WIDER

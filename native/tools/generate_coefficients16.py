@@ -250,8 +250,11 @@ def render(places):
             numbers = [n.hex() for n in moved(f"{name}_{fmt.name}", values, places)]
             lines.append(f"FG_COEFFICIENTS fg_f32 fg_{name}_{fmt.name}[] = {{")
             lines += [*(f"    {number}f," for number in numbers), "};"]
-            python.append(f"{name.upper()}_{suffix} = (")
-            python += [*(f'    float.fromhex("{number}"),' for number in numbers), ")"]
+            numbers = [f'float.fromhex("{number}"),' for number in numbers]
+            if len(numbers) == 1:
+                python.append(f"{name.upper()}_{suffix} = ({numbers[0]})")
+            else:
+                python += [f"{name.upper()}_{suffix} = (", *("    " + n for n in numbers), ")"]
     return "\n".join(lines) + "\n", "\n".join(python) + "\n"
 
 

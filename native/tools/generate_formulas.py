@@ -658,7 +658,7 @@ def main():
         try:
             text = render(source.read_text(), source)
         except Unknown as problem:
-            sys.exit(f"{source}:{problem}\n(native/tools/generate_formulas.py knows a part of C only)")
+            sys.exit(f"{source}:{problem}\n({Path(__file__).name} knows a part of C only)")
         if not args.check:
             output.write_text(text)
         elif not output.exists() or output.read_text() != text:
