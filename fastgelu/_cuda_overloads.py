@@ -41,7 +41,7 @@ GLOBAL = 1  # address space
 
 
 class NvvmReals(LlvmReals):
-    """V for CUDA. The tables are those that `lookup` will be given, in any order."""
+    """V for CUDA. The tables are those that `lookup` will be given, to lie side by side."""
 
     def __init__(self, builder, dtype, tables=()):
         super().__init__(builder, dtype)
@@ -81,10 +81,10 @@ class NvvmReals(LlvmReals):
     def fma(self, a, b, c):
         return self._nvvm("fma.rn", a, b, c)
 
-    def _entries(self):
+    def _entries(self, tables):
         """The address of the first entry of the first table."""
-        numbers = [ir.Constant(self.type, c) for table in self._tables for c in table]
-        digest = hashlib.sha256(repr((str(self.type), self._tables)).encode()).hexdigest()[:16]
+        numbers = [ir.Constant(self.type, c) for table in tables for c in table]
+        digest = hashlib.sha256(repr((str(self.type), tables)).encode()).hexdigest()[:16]
         name = f"fastgelu_tables_{digest}"
         module, array_type = self.builder.module, ir.ArrayType(self.type, len(numbers))
         array = module.globals.get(name)
@@ -96,9 +96,11 @@ class NvvmReals(LlvmReals):
         return self.builder.bitcast(array, self.type.as_pointer(GLOBAL))
 
     def lookup(self, table, index):
-        at = self._tables.index(tuple(table)) * TABLE
+        table = tuple(table)
+        tables = self._tables if table in self._tables else (table,)
+        at = tables.index(table) * TABLE
         entry = self.builder.and_(index, ir.Constant(self.integer_type, TABLE - 1))
-        entry = self.builder.gep(self._entries(), [entry], inbounds=True)
+        entry = self.builder.gep(self._entries(tables), [entry], inbounds=True)
         return self._load_constant(self.builder.gep(entry, [ir.IntType(32)(at)], inbounds=True))
 
     def _load_constant(self, pointer):

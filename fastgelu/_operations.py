@@ -69,7 +69,7 @@ class _Anything:
 
 @functools.cache
 def tables(name, dtype):
-    """The tables that a function looks up in, in order."""
+    """The tables that a function looks up in, by any way, in order."""
     found = []
 
     class Reals(_Anything):
@@ -77,7 +77,8 @@ def tables(name, dtype):
             found.append(tuple(table))
 
     formula = formulas(dtype, Reals(), _Anything())[name]
-    formula(*[None] * (formula.__code__.co_argcount - 1), False)
+    for near in (False, True):
+        formula(*[None] * (formula.__code__.co_argcount - 1), near)
     return tuple(dict.fromkeys(found))
 
 

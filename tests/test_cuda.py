@@ -11,6 +11,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 import sweep
 
@@ -147,6 +148,46 @@ def test_strided_kernels_of_more_dimensions(cuda, dimensions):
     found = instructions(ptx)
     assert ".local" not in ptx
     assert found["ld.global.f32"] >= 2 and found["st.global.f32"] >= 1
+
+
+@pytest.mark.parametrize("capability", CAPABILITIES, ids=str)
+def test_lookup(cuda, capability):
+    """One address for all tables, each at its constant distance; through the read-only cache."""
+    from numba.cuda import types
+    from numba.cuda.extending import intrinsic
+
+    from fastgelu import _cuda_overloads
+
+    tables = tuple(tuple(float(8 * k + i) for i in range(8)) for k in range(3))
+
+    @intrinsic
+    def polynomial(context, x):
+        def codegen(context, builder, signature, args):
+            reals = _cuda_overloads.NvvmReals(builder, "f32", tables)
+            index = reals.bits(reals.add(args[0], reals.set(1.5 * 2.0**23)))
+            value = reals.lookup(tables[0], index)
+            for table in tables[1:]:
+                value = reals.fma(value, args[0], reals.lookup(table, index))
+            return value
+
+        return types.float32(types.float32), codegen
+
+    def kernel(x, y):
+        i = cuda.grid(1)
+        if i < x.size:
+            y[i] = polynomial(x[i])
+
+    ptx = cuda.compile_ptx(kernel, (types.float32[::1],) * 2, cc=capability)[0]
+    array = re.search(r"\.global \.align 32 \.b8 (fastgelu_tables_\w+)\[96\] = {(.*?)}", ptx)
+    entries = np.array(array[2].split(","), np.uint8).view(np.float32)
+    assert entries.tolist() == [float(i) for i in range(24)]
+    assert len(re.findall(rf"mov\.u64 .*{array[1]};", ptx)) == 1
+    loads = re.findall(r"ld\.global\.nc\.f32 .*\[(%rd\d+)(\+\d+)?\]", ptx)
+    assert len({base for base, _ in loads}) == 1
+    assert sorted(distance for _, distance in loads) == ["", "+32", "+64"]
+    found = instructions(ptx)
+    assert ".local" not in ptx and ".const" not in ptx and not found["selp.f32"]
+    assert re.search(r"and\.b(32|64) .*, 28;|and\.b(32|64) .*, 7;|bfe\.u32", ptx)  # 3 bits count
 
 
 # ---- the user's kernels --------------------------------------------------------------------
