@@ -5,6 +5,7 @@
 #   make test     every Python test            make demo     the main job, on real input
 #   make ctest    every C test                 make bench    the benchmarks
 #   make lint     style of Python and C        make clean    remove all that the others made
+#   make ptx      the CUDA kernels' registers and memory accesses, without a device
 #
 # PYTHON=python3.12 chooses the interpreter and CC=clang the compiler (after make clean);
 # ARGS="-k tanh" is handed on to pytest or the demo.
@@ -25,10 +26,10 @@ C_FILES := $(shell find native fastgelu examples -type f '(' -name '*.c' -o -nam
                    -not -path '*/build/*')
 
 .NOTPARALLEL:
-.PHONY: help test demo bench lint format ctest install clean
+.PHONY: help test demo bench ptx lint format ctest install clean
 
 help:
-	@sed -n '5,11s/^# \{0,1\}//p' Makefile
+	@sed -n '5,12s/^# \{0,1\}//p' Makefile
 
 test: $(VENV)/.test $(VENV)/.demo $(VENV)/.installed
 	$(RUN) -W error -m pytest $(ARGS)
@@ -38,6 +39,10 @@ demo: $(VENV)/.demo $(VENV)/.installed
 
 bench: $(VENV)/.bench $(VENV)/.installed
 	$(RUN) -m pytest benchmarks $(ARGS)
+
+ptx: $(VENV)/.cuda $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet nvidia-cuda-nvcc nvidia-cuda-nvdisasm
+	$(RUN) benchmarks/ptx_table.py $(ARGS)
 
 ctest:
 	$(MAKE) -C native/tests check
@@ -103,7 +108,7 @@ $(VENV)/.build: pyproject.toml | $(VENV)/.created
 	@echo "installing what the build needs"
 	@$(call require,build) && touch $@
 
-$(VENV)/.test $(VENV)/.bench $(VENV)/.dev: $(VENV)/.%: pyproject.toml | $(VENV)/.created
+$(VENV)/.test $(VENV)/.bench $(VENV)/.cuda $(VENV)/.dev: $(VENV)/.%: pyproject.toml | $(VENV)/.created
 	@echo "installing what $* needs"
 	@$(call require,$*) && touch $@
 

@@ -3,6 +3,7 @@
 
 import functools
 import importlib.metadata
+import importlib.util
 import os
 import re
 import shutil
@@ -24,6 +25,7 @@ except importlib.metadata.PackageNotFoundError:
     pytest.skip("numba-cuda is not installed", allow_module_level=True)
 
 HERE = Path(__file__).parent
+BENCHMARKS = HERE.parent / "benchmarks"
 CAPABILITIES = [(7, 5), (8, 0), (9, 0)]
 TYPES = {"f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64"}
 WIDER = {"f16": "f32", "bf16": "f32"}
@@ -190,6 +192,36 @@ def test_lookup(cuda, capability):
     assert re.search(r"and\.b(32|64) .*, 28;|and\.b(32|64) .*, 7;|bfe\.u32", ptx)  # 3 bits count
 
 
+def test_rounding_to_bfloat16_in_integers(cuda, rng):
+    """What compute capability 7.5 does, compiled for the CPU: with the NaN of devices."""
+    from numba import njit, types
+    from numba.extending import intrinsic
+
+    from fastgelu import _cuda_overloads
+
+    @intrinsic
+    def rounded(context, x):
+        def codegen(context, builder, signature, args):
+            return builder.trunc(
+                _cuda_overloads.round_bfloat16(builder, args[0]), _cuda_overloads.HALF
+            )
+
+        return types.uint16(types.float32), codegen
+
+    @njit
+    def loop(x, y):
+        for i in range(x.size):
+            y[i] = rounded(x[i])
+
+    every = np.arange(1 << 16, dtype=np.uint32) << 16
+    about = [(every + low).view(np.float32) for low in (0, 1, 0x7FFF, 0x8000, 0x8001, 0xFFFF)]
+    x = np.concatenate(about)
+    y = np.empty(x.size, np.uint16)
+    loop(x, y)
+    np.testing.assert_array_equal(y, _operations.rounded("bf16", x))
+    assert y[np.flatnonzero(x.view(np.uint32) == 0x7FFFFFFF)[0]] == 0x7FC0
+
+
 # ---- the user's kernels --------------------------------------------------------------------
 
 
@@ -292,6 +324,79 @@ def kernel(x, y):
 assert "fma.rn.f32" in cuda.compile_ptx(kernel.py_func, (types.float32[::1],) * 2, cc=(8, 0))[0]
 """
     )
+
+
+# ---- the scripts ---------------------------------------------------------------------------
+
+
+def script(name, *args, **environment):
+    return subprocess.run(
+        [sys.executable, "-P", "-W", "error", BENCHMARKS / name, *args],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+def test_gpu_benchmark_in_the_simulator():
+    names, dtypes = ("silu", "gelu_backward"), [TYPES[dtype] for dtype in TYPES]
+    if importlib.util.find_spec("ml_dtypes") is None:
+        dtypes.remove("bfloat16")
+    done = script("gpu.py", "--simulate", "--functions", *names, "--dtypes", *dtypes)
+    assert done.returncode == 0, done.stderr + done.stdout
+    assert f"{2 * len(dtypes)} functions and dtypes compared" in done.stdout
+    assert "all bits are the CPU's" in done.stdout
+    table = done.stdout[done.stdout.index("| function |") :].splitlines()
+    assert table[0] == "| function | " + " | ".join(dtypes) + " |"
+    assert [row.split(" | ")[0] for row in table[2:]] == [f"| {name}" for name in names]
+    cells = [cell.strip(" |") for row in table[2:] for cell in row.split(" | ")[1:]]
+    assert all(re.fullmatch(r"\d+ \d+\.\d\d -", cell) for cell in cells), table
+
+
+@pytest.mark.parametrize("wrong, want", [(0, 0), (1, 1)])
+def test_gpu_benchmark_finds_wrong_bits(run_python, wrong, want):
+    run_python(
+        f"wrong, want = {wrong}, {want}"
+        """
+import sys
+sys.argv = ["gpu.py", "--simulate", "--functions", "silu", "--dtypes", "float32"]
+sys.path.append(sys.path[0])
+import gpu
+functions, device = gpu.load(True)
+from fastgelu import _cuda_simulated
+formulas = _cuda_simulated.FORMULAS["f32"]
+right = formulas["silu"]
+def nudged(x, near):
+    y = right(x, near)
+    return y if not wrong else (y.view("i4") + (x == 3)).view("f4")
+formulas["silu"] = nudged
+try:
+    gpu.main()
+except SystemExit as end:
+    assert end.code == want, end.code
+""",
+        PYTHONPATH=os.pathsep.join([str(BENCHMARKS), str(HERE), os.environ.get("PYTHONPATH", "")]),
+    )
+
+
+def test_gpu_benchmark_without_a_device(cuda):
+    if cuda.is_available():
+        pytest.skip("there is a device")
+    done = script("gpu.py", NUMBA_ENABLE_CUDASIM="0")
+    assert done.returncode == 3 and "there is no CUDA device here" in done.stderr
+    assert not done.stdout
+
+
+def test_table_of_the_kernels(cuda):
+    done = script("ptx_table.py", "--functions", "silu", "gelu_backward", "--capability", "8.0")
+    assert done.returncode == 0, done.stderr
+    rows = [line.strip("| ").split(" | ") for line in done.stdout.splitlines() if "| " in line]
+    assert rows[0][2] in ("registers (ptxas)", "virtual registers of 32 bits (no ptxas found)")
+    assert len(rows) == 1 + 8 - 2 * (importlib.util.find_spec("ml_dtypes") is None)
+    for name, _, registers, loads, stores, _ in rows[1:]:
+        assert int(registers) > 10
+        assert (loads, stores) == ({"silu": "2 x 16", "gelu_backward": "4 x 16"}[name], "2 x 16")
 
 
 # ---- import --------------------------------------------------------------------------------
