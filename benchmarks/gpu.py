@@ -46,6 +46,7 @@ def options(argv=None):
     parser.add_argument("--functions", nargs="+", choices=names, default=names, metavar="NAME")
     parser.add_argument("--dtypes", nargs="+", choices=dtypes, default=dtypes, metavar="DTYPE")
     parser.add_argument("--seconds", type=float, default=420, help="no more rows after this time")
+    parser.add_argument("--blocks", type=int, help="at most so many a multiprocessor and launch")
     parser.add_argument(
         "--simulate", action="store_true", help="tiny sizes, without a device: times mean nothing"
     )
@@ -342,6 +343,8 @@ def main():
     arguments = options()
     start = time.monotonic()
     functions, device = load(arguments.simulate)
+    if arguments.blocks:
+        functions.BLOCKS = arguments.blocks
     tiny = device.simulated
     torch = find_torch(tiny)
     print(f"{device.describe()}; PyTorch: {'no' if torch is None else torch.__version__}")

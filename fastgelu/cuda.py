@@ -34,6 +34,7 @@ SIMULATED = bool(_config.ENABLE_CUDASIM)
 BLOCK = 8 if SIMULATED else 256  # the simulator starts a Python thread for each of a block
 
 ITEMSIZES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
+BLOCKS = 1024  # a multiprocessor and launch, at most
 LEGACY_STREAM = 1
 
 
@@ -284,11 +285,11 @@ def _after(earlier, later):
 
 @functools.cache
 def _most_blocks(device):
-    """As many as a device runs at once."""
+    """Many times what a device runs at once, so that it is busy to the end, and yet so few that a
+    block of a very large array does several tiles."""
     if SIMULATED:
         return 3
-    device = _cuda_module.gpus[device]
-    return device.MULTIPROCESSOR_COUNT * max(1, device.MAX_THREADS_PER_MULTIPROCESSOR // BLOCK)
+    return _cuda_module.gpus[device].MULTIPROCESSOR_COUNT * BLOCKS
 
 
 # ---- launches --------------------------------------------------------------------------------
