@@ -31,7 +31,7 @@ from numba.cuda.extending import intrinsic, type_callable
 
 from fastgelu import _ufuncs
 from fastgelu._llvm import REALS, LlvmIntegers, LlvmReals
-from fastgelu._operations import INFINITY_F32, NAN_BF16, TABLE, WIDER, formulas, near_way, tables
+from fastgelu._operations import INFINITY_F32, NAN_BF16, TABLE, WIDER, formulas, tables, ways
 
 SIZES = {"f16": 2, "bf16": 2, "f32": 4, "f64": 8}
 VECTOR_BYTES = 16
@@ -274,16 +274,14 @@ def widen_part(builder, dtype, word, shift):
     return widen(builder, dtype, builder.trunc(builder.lshr(word, WORD(shift)), HALF))
 
 
-def is_near(builder, name, dtype, numbers):
-    """Whether all x may go the shorter way."""
-    wide = WIDER.get(dtype, dtype)
-    reals = NvvmReals(builder, wide)
-    above, most = (reals.set(limit) for limit in near_way(name, dtype))
+def all_within(builder, dtype, numbers, above, most):
+    """Whether above < |x| <= most for all numbers."""
+    reals = NvvmReals(builder, WIDER.get(dtype, dtype))
     yes = ir.Constant(ir.IntType(1), 1)
     for x in numbers:
         t = reals.abs(x)
-        yes = builder.and_(yes, builder.fcmp_ordered("<=", t, most))
-        yes = builder.and_(yes, builder.fcmp_ordered(">", t, above))
+        yes = builder.and_(yes, builder.fcmp_ordered("<=", t, reals.set(most)))
+        yes = builder.and_(yes, builder.fcmp_ordered(">", t, reals.set(above)))
     return yes
 
 
@@ -317,17 +315,20 @@ def write_each(builder, name, dtype, loaded, vector_type, near):
     return vectors
 
 
-def write_ways(builder, name, dtype, loaded, vector_type):
-    """The same by the shorter way if all elements of the thread allow it, otherwise by the long."""
-    if near_way(name, dtype) is None:
+def write_ways(builder, name, dtype, loaded, vector_type, ways):
+    """The same by the first way that all elements of the thread allow."""
+    if not ways:
         return write_each(builder, name, dtype, loaded, vector_type, False)
-    results = []
+    (above, most, near), *others = ways
     numbers = [x for _, x in elements_of(builder, dtype, loaded, vector_type)]
-    with builder.if_else(is_near(builder, name, dtype, numbers)) as ways:
-        for way, near in zip(ways, (True, False)):
-            with way:
-                vectors = write_each(builder, name, dtype, loaded, vector_type, near)
-                results.append((vectors, builder.block))
+    results = []
+    with builder.if_else(all_within(builder, dtype, numbers, above, most)) as (short, long):
+        with short:
+            vectors = write_each(builder, name, dtype, loaded, vector_type, near)
+            results.append((vectors, builder.block))
+        with long:
+            vectors = write_ways(builder, name, dtype, loaded, vector_type, others)
+            results.append((vectors, builder.block))
     joined = [builder.phi(vector_type) for _ in range(IN_FLIGHT)]
     for vectors, block in results:
         for result, vector in zip(joined, vectors):
@@ -353,7 +354,7 @@ def several(typingctx, name, dtype, dy, x, y, step):
             {i: builder.load(pointer(addresses[i], k), align=VECTOR_BYTES) for i in operands(name_)}
             for k in range(IN_FLIGHT)
         ]
-        results = write_ways(builder, name_, dtype_, loaded, vector_type)
+        results = write_ways(builder, name_, dtype_, loaded, vector_type, ways(name_, dtype_))
         for k, result in enumerate(results):
             builder.store(result, pointer(addresses[2], k), align=VECTOR_BYTES)
         return context.get_dummy_value()

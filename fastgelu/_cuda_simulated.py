@@ -14,8 +14,8 @@ from fastgelu._operations import (
     NumpyIntegers,
     NumpyReals,
     formulas,
-    near_way,
     rounded,
+    ways,
     widened,
 )
 
@@ -39,7 +39,8 @@ def memory(address, dtype, count, alignment):
 
 
 def compute(name, dtype, addresses, count, alignment, near=False):
-    """The elements at the addresses of x, y or dy, x, y, as far as they all allow `near`."""
+    """The elements at the addresses of x, y or dy, x, y, by a shorter way where `near` and they all
+    allow it."""
     *inputs, y = (
         memory(address, dtype, count, alignment)
         for address in addresses[-_ufuncs.UFUNCS[name].nin - 1 :]
@@ -47,15 +48,17 @@ def compute(name, dtype, addresses, count, alignment, near=False):
     with np.errstate(all="ignore"):
         if dtype in WIDER:
             inputs = [widened(dtype, x) for x in inputs]
-        near = near and allow_near(name, dtype, inputs[-1])
-        result = FORMULAS[dtype][name](*inputs, near)
+        way = near and way_of(name, dtype, inputs[-1])
+        result = FORMULAS[dtype][name](*inputs, way)
         y[:] = rounded(dtype, result) if dtype in WIDER else result
 
 
-def allow_near(name, dtype, x):
-    """Whether all x allow the shorter way."""
-    limits = near_way(name, dtype)
-    return limits is not None and bool(np.all((np.abs(x) > limits[0]) & (np.abs(x) <= limits[1])))
+def way_of(name, dtype, x):
+    """The first way that all x allow."""
+    for above, most, near in ways(name, dtype):
+        if np.all((np.abs(x) > above) & (np.abs(x) <= most)):
+            return near
+    return False
 
 
 def one(name, dtype, dy, x, y):

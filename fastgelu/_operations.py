@@ -50,14 +50,17 @@ def formulas(dtype, reals, integers):
     return module.formulas(reals, integers, constants(dtype))
 
 
-def near_way(name, dtype):
-    """Where the shorter way through a function, near=True, may be taken: for |x| above the first
-    number and up to the second. None where it is hardly shorter: in 16 bits, but for what takes
-    bfloat16 the range of float32."""
+def ways(name, dtype):
+    """The shorter ways through a function: (above, most, near), the shortest first. A way may be
+    taken for above < |x| <= most; all give the same bits, and near=False is for every x.
+
+    None are named that are hardly shorter: in 16 bits, those but of what takes bfloat16 the range
+    of float32.
+    """
     known = constants(dtype)
     if dtype in WIDER and not (known.deep and name.endswith("_backward")):
-        return None
-    return getattr(known, "tiny", -1.0), getattr(known, f"{name}_near")
+        return ()
+    return ((getattr(known, "tiny", -1.0), getattr(known, f"{name}_near"), True),)
 
 
 class _Anything:
@@ -77,7 +80,7 @@ def tables(name, dtype):
             found.append(tuple(table))
 
     formula = formulas(dtype, Reals(), _Anything())[name]
-    for near in (False, True):
+    for near in (*(way[-1] for way in ways(name, dtype)), False):
         formula(*[None] * (formula.__code__.co_argcount - 1), near)
     return tuple(dict.fromkeys(found))
 

@@ -35,6 +35,7 @@ BLOCK = 8 if SIMULATED else 256  # the simulator starts a Python thread for each
 
 ITEMSIZES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
 BLOCKS = 1024  # a multiprocessor and launch, at most
+FEWEST_BLOCKS = 1 if SIMULATED else 128  # Numba warns of less, and idle ones cost nothing
 LEGACY_STREAM = 1
 
 
@@ -325,7 +326,7 @@ def _launch(name, inputs, out, stream, device):
         addresses.insert(0, 0)
         strides.insert(0, (0,) * len(shape))
     tile = BLOCK * _cuda_kernels.BYTES // size if fast else BLOCK
-    blocks = min(-(-n // tile), _most_blocks(device))
+    blocks = max(FEWEST_BLOCKS, min(-(-n // tile), _most_blocks(device)))
     if fast:
         kernel = _cuda_kernels.kernel("contiguous", name, dtype)
         arguments = (n, n // tile, *addresses)

@@ -256,10 +256,11 @@ def test_16_bits_do_not_mix(bfloats):
 def test_more_elements_than_32_bits_count(monkeypatch):
     """What is launched: nothing is allocated, and nothing runs."""
     n = (1 << 32) + 3
-    arguments = []
+    launches, arguments = [], []
 
     class Kernel:
         def __getitem__(self, launch):
+            launches.append(launch)
             return lambda *given: arguments.append(given)
 
     def huge(address, strides):
@@ -272,9 +273,27 @@ def test_more_elements_than_32_bits_count(monkeypatch):
     monkeypatch.setattr(fastgelu_cuda._cuda_kernels, "kernel", lambda *key: Kernel())
     call("gelu", huge(1 << 40, None), out=huge(1 << 44, None))
     call("gelu", huge(1 << 40, (-8,)), out=huge(1 << 44, (8,)))
+    assert [launch[0] for launch in launches] == [fastgelu_cuda._most_blocks(None)] * 2
     tile = fastgelu_cuda.BLOCK * fastgelu_cuda._cuda_kernels.BYTES // 4
     assert arguments[0] == (n, n // tile, 0, 1 << 40, 1 << 44)
     assert arguments[1] == (n, 0, 1 << 40, 1 << 44, (n,), (0,), (-8,), (8,))
+
+
+@pytest.mark.parametrize("launched, n", [(1, 1), (1, 64), (2, 65), (3, 1000)])
+def test_blocks(monkeypatch, launched, n):
+    """As many as there are tiles of 64 float32, within limits."""
+    launches = []
+
+    class Kernel:
+        def __getitem__(self, launch):
+            launches.append(launch[0])
+            return lambda *given: None
+
+    monkeypatch.setattr(fastgelu_cuda._cuda_kernels, "kernel", lambda *key: Kernel())
+    call("gelu", on_device(numbers(n)))
+    monkeypatch.setattr(fastgelu_cuda, "FEWEST_BLOCKS", 128)
+    call("gelu", on_device(numbers(n)))
+    assert launches == [launched, 128]
 
 
 def test_layouts_may_differ():

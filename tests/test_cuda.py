@@ -132,6 +132,26 @@ def test_contiguous_kernels_load_and_store_16_bytes(cuda, entry, capability):
     assert accesses == ["ld"] * IN_FLIGHT * entry.inputs + ["st"] * IN_FLIGHT
 
 
+@pytest.mark.parametrize("others", [0, 1, 2])
+def test_shorter_ways(cuda, monkeypatch, others):
+    """Each is written once for all elements of a thread; what they load and store is the same."""
+    from fastgelu import _cuda_overloads as overloads
+
+    ways = tuple((0.5, 4.0 + i, True) for i in range(others))
+    monkeypatch.setattr(overloads, "ways", lambda name, dtype: ways)
+    kernel_ptx.cache_clear()
+    ptx = kernel_ptx("contiguous", "silu", "f32", (9, 0))
+    kernel_ptx.cache_clear()
+    loop = ptx[ptx.index("ld.global.v4.f32") : ptx.rindex("st.global.v4.f32")]
+    elements = overloads.IN_FLIGHT * overloads.VECTOR_BYTES // 4
+    assert loop.count("div.rn.f32") == (others + 1) * elements
+    assert loop.count("ld.global.v4.f32") == overloads.IN_FLIGHT
+    assert ptx.count("st.global.v4.f32") == overloads.IN_FLIGHT
+    for i in range(others):  # the limit of each, for each element
+        limit = np.float32(4 + i).view("u4")
+        assert len(re.findall(rf"setp\.\w+\.f32.*0f{limit:08X}", loop)) >= elements
+
+
 @pytest.mark.parametrize("layout, dimensions", [("contiguous", 0), ("strided", 1)])
 def test_addresses_have_64_bits(cuda, entry, layout, dimensions):
     """Every index that is multiplied by a count of blocks or a stride."""
