@@ -21,6 +21,7 @@ user's kernel nobody does.
 """
 
 import hashlib
+import itertools
 
 from llvmlite import ir
 from numba.cuda import types
@@ -193,6 +194,9 @@ DTYPES = {
 }
 
 
+KINDS = (types.Float, types.Integer, type(types.bfloat16))
+
+
 def result_type(ufunc, inputs):
     """float32 of float32 alone, float16 and bfloat16 likewise, otherwise float64."""
     given = set(inputs)
@@ -221,7 +225,6 @@ def register(ufunc):
         def type_binary(context):
             return lambda x1, x2: result_type(ufunc, (x1, x2))
 
-    @lower_builtin(ufunc, *[types.Any] * ufunc.nin)
     def lower(context, builder, signature, args):
         result = signature.return_type
         operands = [
@@ -229,6 +232,10 @@ def register(ufunc):
             for value, given in zip(args, signature.args)
         ]
         return compute(builder, ufunc.__name__, DTYPES[result], operands)
+
+    # Not for any types: what _numba_overloads.py registers for those, numba-cuda sees too.
+    for kinds in itertools.product(KINDS, repeat=ufunc.nin):
+        lower_builtin(ufunc, *kinds)(lower)
 
 
 for ufunc in _ufuncs.UFUNCS.values():

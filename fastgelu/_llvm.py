@@ -78,10 +78,10 @@ class LlvmReals:
         return self.builder.select(self.builder.fcmp_ordered("==", self.abs(s), infinity), a, b)
 
     def lookup(self, table, index):
-        """A tree of selections by the low three bits of the index, which become signs. LLVM
-        vectorises it to blends: 7 in AVX2, 4 in AVX-512 (it finds pairs of constants there). Loads
-        from a constant array become gathers, or single loads and inserts: a user's loop with seven
-        lookups takes 1.5 times as long with AVX2, 3.4 times with AVX-512 (Zen 4)."""
+        """A tree of seven selections by the low three bits of the index, which become signs. LLVM
+        vectorises it to blends. Loads from a constant array become gathers, or single loads and
+        inserts: a user's loop with seven lookups takes 1.5 times as long with AVX2, 3.4 times with
+        AVX-512 (Zen 4)."""
         entries = [self.set(c) for c in table]
         for bit in range(TABLE.bit_length() - 1):
             sign = ir.Constant(self.integer_type, self.integer_type.width - 1 - bit)

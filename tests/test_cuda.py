@@ -331,6 +331,45 @@ def test_the_entry_point_is_installed(cuda, run_python):
     assert entry.load() is _cuda.init
 
 
+@pytest.mark.parametrize("first", ["njit", "cuda"])
+def test_compiled_functions_of_both_kinds_in_a_process(cuda, run_python, first):
+    """numba-cuda sees what is registered with Numba for the CPU."""
+    run_python(
+        f"first = {first!r}"
+        """
+import numpy as np
+import fastgelu, fastgelu._numba, fastgelu.cuda
+from numba import cuda, njit
+from numba.core.errors import TypingError
+from numba.cuda import types
+fastgelu._numba.init()
+@njit
+def on_cpu(x):
+    return fastgelu.gelu(x), fastgelu.silu_backward(x, x)
+def on_device(x, y):
+    y[0] = fastgelu.gelu(x[0]) + fastgelu.silu_backward(x[0], y[0])
+def use_cpu():
+    assert on_cpu(np.float32(1.5))[0] == fastgelu.gelu(np.float32(1.5))
+    assert on_cpu(np.ones(3))[1].shape == (3,)
+def use_device():
+    for type_ in (types.float32, types.float64, types.int32):
+        ptx, _ = cuda.compile_ptx(on_device, (type_[::1], types.float64[::1]), cc=(8, 0))
+        assert "fma.rn" in ptx and "fastgelu_plan" not in ptx
+    try:
+        cuda.compile_ptx(lambda x: fastgelu.gelu(x), (types.float32[::1],), cc=(8, 0), device=True)
+    except TypingError as error:
+        assert "fastgelu.gelu in CUDA kernels takes scalars" in str(error), error
+    else:
+        raise AssertionError("an array was taken")
+steps = [use_cpu, use_device]
+for step in steps if first == "njit" else steps[::-1]:
+    step()
+use_cpu()
+use_device()
+"""
+    )
+
+
 @pytest.mark.parametrize("first", ["fastgelu.cuda", "numba.cuda"])
 def test_import_of_fastgelu_cuda_makes_the_ufuncs_known(cuda, run_python, first):
     run_python(
