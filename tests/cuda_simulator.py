@@ -496,6 +496,27 @@ def test_streams_of_other_libraries(queue, stream):
     assert queue == [("launch", 5)]
 
 
+def test_devices(queue, monkeypatch):
+    """With a driver that knows what lies where."""
+    dy, x, lost = Exporter(numbers(4)), Exporter(numbers(4)), Exporter(numbers(4))
+    where = {dy: (0, 0), x: (0, 1), lost: (1, None)}
+    answers = {e.__cuda_array_interface__["data"][0]: answer for e, answer in where.items()}
+    driver = SimpleNamespace(
+        CUpointer_attribute=SimpleNamespace(CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL=9),
+        CUresult=SimpleNamespace(CUDA_SUCCESS=0),
+        cuPointerGetAttribute=lambda attribute, pointer: answers[pointer],
+    )
+    monkeypatch.setitem(sys.modules, "cuda.bindings", SimpleNamespace(driver=driver))
+    monkeypatch.setattr(fastgelu_cuda, "SIMULATED", False)
+    with pytest.raises(ValueError, match="the arrays lie on different devices, 0, 1"):
+        call("gelu_backward", dy, x, stream=5)
+    with pytest.raises(ValueError, match="the arrays lie on different devices, 0, 1"):
+        call("gelu", dy, out=x, stream=5)
+    with pytest.raises(ValueError, match="an array is not in device memory"):
+        call("gelu", lost, out=lost, stream=5)
+    assert queue == []
+
+
 def test_no_stream(queue, monkeypatch):
     monkeypatch.setattr(fastgelu_cuda, "SIMULATED", False)
     with pytest.raises(TypeError, match="stream must be"):
