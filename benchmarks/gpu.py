@@ -198,7 +198,7 @@ def check(device, functions, entry, count):
 
 def check_huge(device, functions, count):
     """More elements than 31 bits count, in place: the first and the last of them."""
-    block = sweep(np.dtype("f2"), 1, min(count, 1 << 16))[0]
+    block = sweep(np.dtype("f2"), 1, min(count, 1 << 22))[0]
     x = device.filled(block, count)
     functions.silu(x, out=x)
     with np.errstate(all="ignore"):
