@@ -6,6 +6,7 @@
 #   make ctest    every C test                 make bench    the benchmarks
 #   make lint     style of Python and C        make docs     the documentation, in build/docs
 #   make pictures the documentation's own      make clean    remove all that the others made
+#   make ptx      the CUDA kernels' registers and memory accesses, without a device
 #
 # PYTHON=python3.12 chooses the interpreter and CC=clang the compiler (after make clean);
 # ARGS="-k tanh" is handed on to pytest or the demo.
@@ -26,10 +27,10 @@ C_FILES := $(shell find native fastgelu examples -type f '(' -name '*.c' -o -nam
                    -not -path '*/build/*')
 
 .NOTPARALLEL:
-.PHONY: help test demo bench lint format ctest docs pictures install clean
+.PHONY: help test demo bench ptx lint format ctest docs pictures install clean
 
 help:
-	@sed -n '5,12s/^# \{0,1\}//p' Makefile
+	@sed -n '5,13s/^# \{0,1\}//p' Makefile
 
 test: $(VENV)/.test $(VENV)/.demo $(VENV)/.installed
 	$(RUN) -W error -m pytest $(ARGS)
@@ -39,6 +40,10 @@ demo: $(VENV)/.demo $(VENV)/.installed
 
 bench: $(VENV)/.bench $(VENV)/.installed
 	$(RUN) -m pytest benchmarks $(ARGS)
+
+ptx: $(VENV)/.cuda $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet nvidia-cuda-nvcc nvidia-cuda-nvdisasm
+	$(RUN) benchmarks/ptx_table.py $(ARGS)
 
 ctest:
 	$(MAKE) -C native/tests check
@@ -114,7 +119,7 @@ $(VENV)/.build: pyproject.toml | $(VENV)/.created
 	@echo "installing what the build needs"
 	@$(call require,build) && touch $@
 
-$(VENV)/.test $(VENV)/.bench $(VENV)/.dev $(VENV)/.docs: $(VENV)/.%: pyproject.toml | $(VENV)/.created
+$(VENV)/.test $(VENV)/.bench $(VENV)/.cuda $(VENV)/.dev $(VENV)/.docs: $(VENV)/.%: pyproject.toml | $(VENV)/.created
 	@echo "installing what $* needs"
 	@$(call require,$*) && touch $@
 

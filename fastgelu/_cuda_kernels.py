@@ -7,18 +7,21 @@ one argument does not look at dy.
 
 import functools
 import hashlib
+from pathlib import Path
 
 import numpy as np
 from numba import cuda
 from numba.core import config
-
-from fastgelu import _coefficients, _formulas
 
 if config.ENABLE_CUDASIM:
     from fastgelu._cuda_simulated import IN_FLIGHT, SIZES, VECTOR_BYTES, offsets, one, several
 else:
     from fastgelu._cuda_overloads import IN_FLIGHT, SIZES, VECTOR_BYTES, offsets, one, several
 
+# What a kernel is made of, beside this file.
+PARTS = ("_formulas", "_formulas16", "_coefficients", "_coefficients16")
+PARTS += ("_operations", "_llvm", "_cuda_overloads")
+FOLDER = Path(__file__).parent
 BYTES = VECTOR_BYTES * IN_FLIGHT  # a thread, an operand
 
 
@@ -61,9 +64,8 @@ def strided(name, dtype, stamp):
 def stamp():
     """Changes with the formulas, which Numba's cache does not know to be part of a kernel."""
     digest = hashlib.sha256()
-    for module in (_formulas, _coefficients):
-        with open(module.__file__, "rb") as file:
-            digest.update(file.read())
+    for part in PARTS:
+        digest.update((FOLDER / f"{part}.py").read_bytes())
     return digest.hexdigest()[:16]
 
 

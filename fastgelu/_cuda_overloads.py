@@ -6,20 +6,34 @@ _numba_overloads.py).
 CUDA's code generator contracts x*y + z whatever it is told. It leaves add.rn, mul.rn and fma.rn
 alone, which are asked for by name: so the results are those of the CPU. A caller's fastmath=True
 does not change them, but lets negation and comparison take subnormal numbers for 0.
+
+float16 and bfloat16 are carried as their encodings, i16, two to a word of 32 bits in vectors. They
+are widened when they have been loaded, and rounded once: by the instructions that are there for
+it, or by integer arithmetic where compute capability 7.5 has none for bfloat16.
+
+`lookup` is a load from a table in global memory through the read-only cache (ld.global.nc), because
+the lanes of a warp want different entries, and may have diverged. All entries of a table lie in
+one sector of 32 bytes, so that one pass through the cache serves the warp, whatever the lanes ask
+for, and the tables of a function lie side by side: one address, and a constant distance for each.
+Constant memory would serve the addresses one after the other, a tree of selections take seven
+instructions a coefficient, shuffles need all lanes, and shared memory has to be filled first: in a
+user's kernel nobody does.
 """
+
+import itertools
 
 from llvmlite import ir
 from numba.cuda import types
 from numba.cuda.core.errors import TypingError
 from numba.cuda.core.imputils import lower_builtin
+from numba.cuda.core.targetconfig import ConfigStack
 from numba.cuda.extending import intrinsic, type_callable
 
 from fastgelu import _ufuncs
-from fastgelu._formulas import formulas
 from fastgelu._llvm import REALS, LlvmIntegers, LlvmReals
-from fastgelu._operations import constants
+from fastgelu._operations import INFINITY_F32, NAN_BF16, TABLE, WIDER, formulas, tables, ways
 
-SIZES = {"f32": 4, "f64": 8}
+SIZES = {"f16": 2, "bf16": 2, "f32": 4, "f64": 8}
 VECTOR_BYTES = 16
 # Vectors that a thread loads before it computes.
 IN_FLIGHT = 2
@@ -27,20 +41,16 @@ GLOBAL = 1  # address space
 
 
 class NvvmReals(LlvmReals):
-    """V for CUDA."""
+    """V for CUDA. The tables are those that `lookup` will be given, to lie side by side."""
 
-    def __init__(self, builder, dtype):
+    def __init__(self, builder, dtype, tables=()):
         super().__init__(builder, dtype)
         self._suffix = {"f32": "f", "f64": "d"}[dtype]
+        self._tables = tables
+        self._size = SIZES[dtype]
 
     def _nvvm(self, operation, *args):
-        name = f"llvm.nvvm.{operation}.{self._suffix}"
-        module = self.builder.module
-        function = module.globals.get(name)
-        if function is None:
-            signature = ir.FunctionType(self.type, [self.type] * len(args))
-            function = ir.Function(module, signature, name)
-        return self.builder.call(function, args)
+        return call(self.builder, f"llvm.nvvm.{operation}.{self._suffix}", self.type, *args)
 
     # NVVM knows neither fneg nor the intrinsics of LLVM for the next two.
 
@@ -71,27 +81,131 @@ class NvvmReals(LlvmReals):
     def fma(self, a, b, c):
         return self._nvvm("fma.rn", a, b, c)
 
+    tables_in = GLOBAL
 
-def write_formula(builder, name, dtype, args):
-    """The code of a function for one element; args are dy, x."""
-    reals, integers = NvvmReals(builder, dtype), LlvmIntegers(builder, dtype)
-    formula = formulas(reals, integers, constants(dtype))[name]
-    return formula(*args[-_ufuncs.UFUNCS[name].nin :], False)
+    def lookup(self, table, index):
+        table = tuple(table)
+        tables = self._tables if table in self._tables else (table,)
+        at = tables.index(table) * TABLE
+        entry = self.builder.and_(index, ir.Constant(self.integer_type, TABLE - 1))
+        entry = self.builder.gep(self.array(sum(tables, ())), [entry], inbounds=True)
+        return self.load(self.builder.gep(entry, [ir.IntType(32)(at)], inbounds=True))
+
+    def load(self, pointer):
+        value = self.builder.load(pointer, align=self._size)
+        value.set_metadata("invariant.load", self.builder.module.add_metadata([]))
+        return value
+
+
+def call(builder, name, result_type, *args):
+    """Call an intrinsic by its name."""
+    function = builder.module.globals.get(name)
+    if function is None:
+        signature = ir.FunctionType(result_type, [arg.type for arg in args])
+        function = ir.Function(builder.module, signature, name)
+    return builder.call(function, args)
+
+
+def write_formula(builder, name, dtype, args, near=False):
+    """The code of a function for one element, in the dtype it is computed in; args are dy, x."""
+    wide = WIDER.get(dtype, dtype)
+    reals, integers = NvvmReals(builder, wide, tables(name, dtype)), LlvmIntegers(builder, wide)
+    formula = formulas(dtype, reals, integers)[name]
+    return formula(*args[-_ufuncs.UFUNCS[name].nin :], near)
+
+
+# ---- float16 and bfloat16 --------------------------------------------------------------------
+
+HALF, SINGLE, WORD = ir.IntType(16), ir.FloatType(), ir.IntType(32)
+
+
+def widen(builder, dtype, bits):
+    """The float32 number of an encoding (i16)."""
+    if dtype == "f16":
+        return call(builder, "llvm.convert.from.fp16.f32", SINGLE, bits)
+    return builder.bitcast(builder.shl(builder.zext(bits, WORD), WORD(16)), SINGLE)
+
+
+def rounds_bfloat16():
+    """Whether the device that is compiled for has an instruction for that."""
+    flags = ConfigStack.top_or_none()
+    return flags is not None and (flags.compute_capability or (0, 0)) >= (8, 0)
+
+
+def round_bfloat16(builder, a):
+    """In integers. The NaN of devices, 0x7fffffff, would run over."""
+    bits = builder.bitcast(a, WORD)
+    odd = builder.and_(builder.lshr(bits, WORD(16)), WORD(1))
+    near = builder.lshr(builder.add(bits, builder.add(odd, WORD(0x7FFF))), WORD(16))
+    magnitude = builder.and_(bits, WORD(0x7FFFFFFF))
+    is_nan = builder.icmp_unsigned(">", magnitude, WORD(INFINITY_F32))
+    return builder.select(is_nan, WORD(NAN_BF16), near)
+
+
+def round_word(builder, dtype, low, high):
+    """Two float32 numbers as a word with their encodings, rounded once."""
+    if dtype == "bf16" and rounds_bfloat16():
+        signature = ir.FunctionType(WORD, [SINGLE, SINGLE])
+        both = ir.InlineAsm(signature, "cvt.rn.bf16x2.f32 $0, $1, $2;", "=r,f,f")
+        return builder.call(both, [high, low])
+    low, high = (builder.zext(round_one(builder, dtype, a), WORD) for a in (low, high))
+    return builder.or_(low, builder.shl(high, WORD(16)))
+
+
+def round_one(builder, dtype, a):
+    """The encoding (i16) of a float32 number, rounded once."""
+    if dtype == "f16":
+        return call(builder, "llvm.convert.to.fp16.f32", HALF, a)
+    if rounds_bfloat16():
+        one = ir.InlineAsm(ir.FunctionType(HALF, [SINGLE]), "cvt.rn.bf16.f32 $0, $1;", "=h,f")
+        return builder.call(one, [a])
+    return builder.trunc(round_bfloat16(builder, a), HALF)
+
+
+def compute(builder, name, dtype, args):
+    """The code of a function for one element; 16-bit ones as their encodings."""
+    if dtype in WIDER:
+        args = [None if bits is None else widen(builder, dtype, bits) for bits in args]
+        return round_one(builder, dtype, write_formula(builder, name, dtype, args))
+    ((above, most, near),) = ways(name, dtype)
+    with builder.if_else(all_within(builder, dtype, args[-1:], above, most)) as (short, long):
+        with short:
+            first, first_block = write_formula(builder, name, dtype, args, near), builder.block
+        with long:
+            second, second_block = write_formula(builder, name, dtype, args), builder.block
+    result = builder.phi(REALS[dtype])
+    result.add_incoming(first, first_block)
+    result.add_incoming(second, second_block)
+    return result
 
 
 # ---- the user's kernels ----------------------------------------------------------------------
 
 
+DTYPES = {
+    types.float16: "f16",
+    types.bfloat16: "bf16",
+    types.float32: "f32",
+    types.float64: "f64",
+}
+
+
+KINDS = (types.Float, types.Integer, type(types.bfloat16))
+
+
 def result_type(ufunc, inputs):
-    """float32 of float32 alone, otherwise float64."""
-    real = types.float32, types.float64
-    if not all(type_ in real or isinstance(type_, types.Integer) for type_ in inputs):
+    """float32 of float32 alone, float16 and bfloat16 likewise, otherwise float64."""
+    given = set(inputs)
+    if len(given) == 1 and (real := next(iter(given))) in DTYPES:
+        return real
+    wide = types.float32, types.float64
+    if not all(type_ in wide or isinstance(type_, types.Integer) for type_ in inputs):
         listed = ", ".join(map(str, inputs))
         raise TypingError(
             f"fastgelu.{ufunc.__name__} in CUDA kernels takes scalars of float32, float64 and "
-            f"integers, not ({listed})"
+            f"integers, or of float16 or bfloat16 alone, not ({listed})"
         )
-    return types.float32 if set(inputs) == {types.float32} else types.float64
+    return types.float64
 
 
 def register(ufunc):
@@ -107,15 +221,17 @@ def register(ufunc):
         def type_binary(context):
             return lambda x1, x2: result_type(ufunc, (x1, x2))
 
-    @lower_builtin(ufunc, *[types.Any] * ufunc.nin)
     def lower(context, builder, signature, args):
         result = signature.return_type
         operands = [
             context.cast(builder, value, given, result)
             for value, given in zip(args, signature.args)
         ]
-        dtype = "f32" if result == types.float32 else "f64"
-        return write_formula(builder, ufunc.__name__, dtype, operands)
+        return compute(builder, ufunc.__name__, DTYPES[result], operands)
+
+    # Not for any types: what _numba_overloads.py registers for those, numba-cuda sees too.
+    for kinds in itertools.product(KINDS, repeat=ufunc.nin):
+        lower_builtin(ufunc, *kinds)(lower)
 
 
 for ufunc in _ufuncs.UFUNCS.values():
@@ -143,26 +259,94 @@ def one(typingctx, name, dtype, dy, x, y):
     name_, dtype_ = literals(name, dtype)
 
     def codegen(context, builder, signature, args):
-        pointer_type = REALS[dtype_].as_pointer(GLOBAL)
+        pointer_type = REALS.get(dtype_, HALF).as_pointer(GLOBAL)
         pointers = [builder.inttoptr(address, pointer_type) for address in args[2:]]
         values = [None, None]
         for i in operands(name_):
             values[i] = builder.load(pointers[i])
-        builder.store(write_formula(builder, name_, dtype_, values), pointers[2])
+        builder.store(compute(builder, name_, dtype_, values), pointers[2])
         return context.get_dummy_value()
 
     return types.void(name, dtype, *[types.int64] * 3), codegen
+
+
+def widen_part(builder, dtype, word, shift):
+    """The float32 number of the half of a word that begins at bit `shift`."""
+    if dtype == "bf16" and shift:  # it stays where it is
+        return builder.bitcast(builder.and_(word, WORD(0xFFFF0000)), SINGLE)
+    return widen(builder, dtype, builder.trunc(builder.lshr(word, WORD(shift)), HALF))
+
+
+def all_within(builder, dtype, numbers, above, most):
+    """Whether above < |x| <= most for all numbers."""
+    reals = NvvmReals(builder, WIDER.get(dtype, dtype))
+    yes = ir.Constant(ir.IntType(1), 1)
+    for x in numbers:
+        t = reals.abs(x)
+        yes = builder.and_(yes, builder.fcmp_ordered("<=", t, reals.set(most)))
+        yes = builder.and_(yes, builder.fcmp_ordered(">", t, reals.set(above)))
+    return yes
+
+
+def elements_of(builder, dtype, loaded, vector_type):
+    """The operands (dy, x) of each element of vectors that were loaded, in order."""
+    for vectors in loaded:
+        for lane in range(vector_type.count):
+            values = {i: builder.extract_element(each, WORD(lane)) for i, each in vectors.items()}
+            for shift in (0, 16) if dtype in WIDER else (None,):
+                given = [None, None]
+                for i, value in values.items():
+                    wide = shift is not None
+                    given[i] = widen_part(builder, dtype, value, shift) if wide else value
+                yield given
+
+
+def write_each(builder, name, dtype, loaded, vector_type, near):
+    """The results, as vectors."""
+    elements = elements_of(builder, dtype, loaded, vector_type)
+    vectors = []
+    for _ in range(IN_FLIGHT):
+        vector = ir.Constant(vector_type, ir.Undefined)
+        for lane in range(vector_type.count):
+            if dtype in WIDER:
+                pair = [write_formula(builder, name, dtype, next(elements), near) for _ in "ab"]
+                value = round_word(builder, dtype, *pair)
+            else:
+                value = write_formula(builder, name, dtype, next(elements), near)
+            vector = builder.insert_element(vector, value, WORD(lane))
+        vectors.append(vector)
+    return vectors
+
+
+def write_ways(builder, name, dtype, loaded, vector_type, ways):
+    """The same by the first way that all elements of the thread allow."""
+    if not ways:
+        return write_each(builder, name, dtype, loaded, vector_type, False)
+    (above, most, near), *others = ways
+    numbers = [x for _, x in elements_of(builder, dtype, loaded, vector_type)]
+    results = []
+    with builder.if_else(all_within(builder, dtype, numbers, above, most)) as (short, long):
+        with short:
+            vectors = write_each(builder, name, dtype, loaded, vector_type, near)
+            results.append((vectors, builder.block))
+        with long:
+            vectors = write_ways(builder, name, dtype, loaded, vector_type, others)
+            results.append((vectors, builder.block))
+    joined = [builder.phi(vector_type) for _ in range(IN_FLIGHT)]
+    for vectors, block in results:
+        for result, vector in zip(joined, vectors):
+            result.add_incoming(vector, block)
+    return joined
 
 
 @intrinsic
 def several(typingctx, name, dtype, dy, x, y, step):
     """Compute IN_FLIGHT vectors, at addresses that lie `step` bytes apart."""
     name_, dtype_ = literals(name, dtype)
-    length = VECTOR_BYTES // SIZES[dtype_]
+    element = WORD if dtype_ in WIDER else REALS[dtype_]
+    vector_type = ir.VectorType(element, VECTOR_BYTES // max(4, SIZES[dtype_]))
 
     def codegen(context, builder, signature, args):
-        vector_type = ir.VectorType(REALS[dtype_], length)
-        index = ir.IntType(32)
         *addresses, step = args[2:]
 
         def pointer(address, k):
@@ -173,16 +357,7 @@ def several(typingctx, name, dtype, dy, x, y, step):
             {i: builder.load(pointer(addresses[i], k), align=VECTOR_BYTES) for i in operands(name_)}
             for k in range(IN_FLIGHT)
         ]
-        results = []
-        for vectors in loaded:
-            result = ir.Constant(vector_type, ir.Undefined)
-            for lane in range(length):
-                values = [None, None]
-                for i, vector in vectors.items():
-                    values[i] = builder.extract_element(vector, index(lane))
-                value = write_formula(builder, name_, dtype_, values)
-                result = builder.insert_element(result, value, index(lane))
-            results.append(result)
+        results = write_ways(builder, name_, dtype_, loaded, vector_type, ways(name_, dtype_))
         for k, result in enumerate(results):
             builder.store(result, pointer(addresses[2], k), align=VECTOR_BYTES)
         return context.get_dummy_value()

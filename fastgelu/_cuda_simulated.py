@@ -9,16 +9,25 @@ import ctypes
 import numpy as np
 
 from fastgelu import _ufuncs
-from fastgelu._dtypes import to_numpy
-from fastgelu._formulas import formulas
-from fastgelu._operations import NumpyIntegers, NumpyReals, constants
+from fastgelu._operations import (
+    WIDER,
+    NumpyIntegers,
+    NumpyReals,
+    formulas,
+    rounded,
+    ways,
+    widened,
+)
 
-SIZES = {"f32": 4, "f64": 8}
+SIZES = {"f16": 2, "bf16": 2, "f32": 4, "f64": 8}
 VECTOR_BYTES = 16
 IN_FLIGHT = 2
 
 FORMULAS = {
-    dtype: formulas(NumpyReals(dtype), NumpyIntegers(dtype), constants(dtype)) for dtype in SIZES
+    dtype: formulas(
+        dtype, NumpyReals(WIDER.get(dtype, dtype)), NumpyIntegers(WIDER.get(dtype, dtype))
+    )
+    for dtype in SIZES
 }
 
 
@@ -26,17 +35,30 @@ def memory(address, dtype, count, alignment):
     if address % alignment:
         raise ValueError(f"address {address:#x} is not a multiple of {alignment}")
     data = (ctypes.c_char * (SIZES[dtype] * count)).from_address(int(address))
-    return np.frombuffer(data, to_numpy(dtype))
+    return np.frombuffer(data, "u2" if dtype in WIDER else dtype.replace("f", "float"))
 
 
-def compute(name, dtype, addresses, count, alignment):
-    """The elements at the addresses of x, y or dy, x, y."""
+def compute(name, dtype, addresses, count, alignment, near=False):
+    """The elements at the addresses of x, y or dy, x, y, by a shorter way where `near` and they all
+    allow it."""
     *inputs, y = (
         memory(address, dtype, count, alignment)
         for address in addresses[-_ufuncs.UFUNCS[name].nin - 1 :]
     )
     with np.errstate(all="ignore"):
-        y[:] = FORMULAS[dtype][name](*inputs, False)
+        if dtype in WIDER:
+            inputs = [widened(dtype, x) for x in inputs]
+        way = near and way_of(name, dtype, inputs[-1])
+        result = FORMULAS[dtype][name](*inputs, way)
+        y[:] = rounded(dtype, result) if dtype in WIDER else result
+
+
+def way_of(name, dtype, x):
+    """The first way that all x allow."""
+    for above, most, near in ways(name, dtype):
+        if np.all((np.abs(x) > above) & (np.abs(x) <= most)):
+            return near
+    return False
 
 
 def one(name, dtype, dy, x, y):
@@ -46,7 +68,7 @@ def one(name, dtype, dy, x, y):
 def several(name, dtype, dy, x, y, step):
     for k in range(IN_FLIGHT):
         addresses = [address + k * step for address in (dy, x, y)]
-        compute(name, dtype, addresses, VECTOR_BYTES // SIZES[dtype], VECTOR_BYTES)
+        compute(name, dtype, addresses, VECTOR_BYTES // SIZES[dtype], VECTOR_BYTES, near=True)
 
 
 def offsets(i, shape, *strides):

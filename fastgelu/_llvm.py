@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Operations for _formulas.py that write LLVM instructions: run with them, a formula becomes the
+"""Operations for the formulas that write LLVM instructions: run with them, a formula becomes the
 code of the function at hand, in one piece and without a branch.
 
 Nothing here allows LLVM to contract, reassociate or approximate: instructions have no fast-math
@@ -7,9 +7,12 @@ flags, and the one fused operation is llvm.fma, which calls the C library's fma 
 has none. A target whose code generator contracts all the same (CUDA's) overrides add, sub and mul.
 """
 
+import functools
+import hashlib
+
 from llvmlite import ir
 
-from fastgelu._operations import FRACTION_BITS
+from fastgelu._operations import FRACTION_BITS, TABLE
 
 REALS = {"f32": ir.FloatType(), "f64": ir.DoubleType()}
 INTEGERS = {"f32": ir.IntType(32), "f64": ir.IntType(64)}
@@ -17,6 +20,9 @@ INTEGERS = {"f32": ir.IntType(32), "f64": ir.IntType(64)}
 
 class LlvmReals:
     """V for values of type REALS[dtype], written by an llvmlite IRBuilder."""
+
+    tables_in = 0  # address space
+    tables_align = 64
 
     def __init__(self, builder, dtype):
         self.builder = builder
@@ -76,6 +82,54 @@ class LlvmReals:
     def select_infinite(self, s, a, b):
         infinity = self.set(float("inf"))
         return self.builder.select(self.builder.fcmp_ordered("==", self.abs(s), infinity), a, b)
+
+    def row(self, table, rows, columns, index):
+        return tuple(table), rows, columns, index
+
+    def entry(self, row, n):
+        table, rows, columns, index = row
+        if self.type == REALS["f32"]:
+            return self.lookup(table[rows * n : rows * (n + 1)], index)
+        at = self.builder.and_(index, ir.Constant(self.integer_type, rows - 1))
+        at = self.builder.mul(at, ir.Constant(self.integer_type, columns))
+        at = self.builder.add(at, ir.Constant(self.integer_type, n))
+        return self.load(self.builder.gep(self.array(table), [at], inbounds=True))
+
+    def array(self, table):
+        """The address of a constant array."""
+        name = name_of(self.type, table)
+        module, array_type = self.builder.module, ir.ArrayType(self.type, len(table))
+        array = module.globals.get(name)
+        if array is None:
+            array = ir.GlobalVariable(module, array_type, name, addrspace=self.tables_in)
+            array.linkage, array.global_constant = "internal", True
+            array.align = self.tables_align
+            array.initializer = ir.Constant(array_type, [ir.Constant(self.type, c) for c in table])
+        return self.builder.bitcast(array, self.type.as_pointer(self.tables_in))
+
+    def load(self, pointer):
+        """A number of a constant array."""
+        return self.builder.load(pointer)
+
+    def lookup(self, table, index):
+        """A tree of seven selections by the low three bits of the index, which become signs. LLVM
+        vectorises it to blends. Loads from a constant array become gathers, or single loads and
+        inserts: a user's loop with seven lookups takes 1.5 times as long with AVX2, 3.4 times with
+        AVX-512 (Zen 4)."""
+        entries = [self.set(c) for c in table]
+        for bit in range(TABLE.bit_length() - 1):
+            sign = ir.Constant(self.integer_type, self.integer_type.width - 1 - bit)
+            zero = ir.Constant(self.integer_type, 0)
+            odd = self.builder.icmp_signed("<", self.builder.shl(index, sign), zero)
+            pairs = zip(entries[::2], entries[1::2])
+            entries = [self.builder.select(odd, high, low) for low, high in pairs]
+        return entries[0]
+
+
+@functools.cache
+def name_of(type_, table):
+    digest = hashlib.sha256(repr((str(type_), table)).encode()).hexdigest()
+    return f"fastgelu_table_{digest[:16]}"
 
 
 class LlvmIntegers:

@@ -15,14 +15,14 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.core.errors import TypingError
 from numba.core.imputils import impl_ret_borrowed, impl_ret_new_ref, impl_ret_untracked
+from numba.core.typing import Context
 from numba.extending import lower_builtin, type_callable
 from numba.np.numpy_support import as_dtype, from_dtype
 
 from fastgelu import _ufuncs
 from fastgelu._dtypes import from_numpy
-from fastgelu._formulas import formulas
 from fastgelu._llvm import INTEGERS, REALS, LlvmIntegers, LlvmReals
-from fastgelu._operations import constants
+from fastgelu._operations import formulas
 
 # What fg_apply of _plan.h answers.
 PROBLEMS = {
@@ -117,7 +117,7 @@ def formula_library(codegen, name, dtype, inputs):
         function.attributes.add("nounwind")
         builder = ir.IRBuilder(function.append_basic_block())
         reals, integers = LlvmReals(builder, dtype), LlvmIntegers(builder, dtype)
-        formula = formulas(reals, integers, constants(dtype))[name]
+        formula = formulas(dtype, reals, integers)[name]
         builder.ret(reals.bits(formula(*function.args, False)))
         library.add_ir_module(module)
         library.finalize()
@@ -338,18 +338,23 @@ def lower_call(ufunc, context, builder, signature, args):
     return context.compile_internal(builder, into, signature, args)
 
 
+def type_of(context, ufunc, inputs, out):
+    """None, no match, for other targets: numba-cuda sees what is registered here, too."""
+    return result_type(ufunc, inputs, out) if isinstance(context, Context) else None
+
+
 def register(ufunc):
     if ufunc.nin == 1:
 
         @type_callable(ufunc)
         def type_unary(context):
-            return lambda x, out=None: result_type(ufunc, (x,), out)
+            return lambda x, out=None: type_of(context, ufunc, (x,), out)
 
     else:
 
         @type_callable(ufunc)
         def type_binary(context):
-            return lambda x1, x2, out=None: result_type(ufunc, (x1, x2), out)
+            return lambda x1, x2, out=None: type_of(context, ufunc, (x1, x2), out)
 
     @lower_builtin(ufunc, types.VarArg(types.Any))
     def lower(context, builder, signature, args):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Operations for _formulas.py: the constants of a dtype, and NumPy's scalars and arrays.
+"""Operations for the formulas: the constants of a dtype, and NumPy's scalars and arrays.
 
 A formula is run with two objects, V and I, that have the operations v_... and i_... of
 native/src/vocabulary.h as methods. What a method does with its operands is its own affair: those
@@ -8,6 +8,9 @@ serves every compiler, and a new one needs these methods only.
 
 Each operation rounds once, as IEEE 754 says. An operation that is missing here is an AttributeError
 where a formula uses it.
+
+float16 and bfloat16 have formulas of their own (_formulas16.py), in float32: V and I are those of
+"f32", operands come from `widened`, and `rounded` makes the result of what the formula gives.
 """
 
 import ctypes
@@ -16,7 +19,11 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from fastgelu import _coefficients
+from fastgelu import _coefficients, _coefficients16, _formulas, _formulas16
+
+# What a dtype is computed in, where that is another one.
+WIDER = {"f16": "f32", "bf16": "f32"}
+TABLE = 8  # entries of a table for `lookup`
 
 # The width of the fraction field.
 FRACTION_BITS = {"f32": 23, "f64": 52}
@@ -27,13 +34,74 @@ def constants(dtype):
     """The generated constants of a dtype ("f32"), their names in lower case: GELU_LIMIT_F32 is
     constants("f32").gelu_limit."""
     suffix = f"_{dtype.upper()}"
+    module = _coefficients16 if dtype in WIDER else _coefficients
     return SimpleNamespace(
         **{
             name.removesuffix(suffix).lower(): value
-            for name, value in vars(_coefficients).items()
+            for name, value in vars(module).items()
             if name.endswith(suffix)
         }
     )
+
+
+def formulas(dtype, reals, integers):
+    """The functions of a dtype by name, of the operations V and I: (x, near) or (dy, x, near), where
+    near is true if all x lie where `ways` says."""
+    module = _formulas16 if dtype in WIDER else _formulas
+    found = module.formulas(reals, integers, constants(dtype))
+    if dtype in WIDER:
+        return found
+
+    def either(name):
+        def function(*args):
+            *args, near = args
+            return found["near_" + name](*args, False) if near else found[name](*args)
+
+        return function
+
+    return {name: either(name) for name in found if "near_" + name in found}
+
+
+def ways(name, dtype):
+    """The shorter ways through a function: (above, most, near), the shortest first. A way may be
+    taken for above < |x| <= most; all give the same bits, and near=False is for every x.
+
+    None are named that are hardly shorter: in 16 bits, those but of what takes bfloat16 the range
+    of float32.
+    """
+    known = constants(dtype)
+    if dtype in WIDER and not (known.deep and name.endswith("_backward")):
+        return ()
+    return ((-1.0, getattr(known, f"{name}_near"), True),)
+
+
+class _Anything:
+    """Operations that do nothing."""
+
+    def __getattr__(self, name):
+        return lambda *args: None
+
+
+@functools.cache
+def tables(name, dtype):
+    """The columns of 8 numbers that a function looks up in, by any way, in order."""
+    found = []
+
+    class Reals(_Anything):
+        def row(self, table, rows, columns, index):
+            if dtype != "f64":
+                found.extend(columns_of(table, rows))
+
+    formula = formulas(dtype, Reals(), _Anything())[name]
+    operands = 2 if name.endswith("_backward") else 1
+    for near in (*(way[-1] for way in ways(name, dtype)), False):
+        formula(*[None] * operands, near)
+    return tuple(dict.fromkeys(found))
+
+
+def columns_of(table, rows):
+    """The columns of a table that holds one after the other."""
+    return [tuple(table[at : at + rows]) for at in range(0, len(table), rows)]
 
 
 @functools.cache
@@ -104,7 +172,7 @@ class NumpyReals:
             table = table.reshape(columns, rows).T
         else:
             table = table.reshape(rows, columns)
-        return table[np.asarray(i) & (rows - 1)]
+        return table[np.bitwise_and(i, rows - 1)]
 
     def entry(self, row, n):
         return row[..., n]
@@ -119,3 +187,29 @@ class NumpyIntegers:
 
     def to_exponent(self, i):
         return np.left_shift(i, i.dtype.type(self._fraction_bits))
+
+
+# ---- float16 and bfloat16 --------------------------------------------------------------------
+
+INFINITY_F32 = 0x7F800000
+NAN_BF16 = 0x7FC0
+
+
+def widened(dtype, bits):
+    """The float32 numbers with the value of 16-bit encodings (uint16), exactly."""
+    if dtype == "f16":
+        return np.asarray(bits, np.uint16).view(np.float16).astype(np.float32)
+    return np.left_shift(np.asarray(bits, np.uint32), np.uint32(16)).view(np.float32)
+
+
+def rounded(dtype, a):
+    """The encodings (uint16) of float32 numbers rounded once, to nearest, ties to even."""
+    if dtype == "f16":
+        with np.errstate(over="ignore", under="ignore"):
+            return np.asarray(a, np.float32).astype(np.float16).view(np.uint16)
+    bits = np.asarray(a, np.float32).view(np.uint32)
+    tie = np.bitwise_and(np.right_shift(bits, np.uint32(16)), np.uint32(1))
+    nan = np.bitwise_and(bits, np.uint32(0x7FFFFFFF)) > np.uint32(INFINITY_F32)
+    with np.errstate(over="ignore"):
+        near = np.right_shift(bits + (np.uint32(0x7FFF) + tie), np.uint32(16))
+    return np.where(nan, np.uint32(NAN_BF16), near).astype(np.uint16)

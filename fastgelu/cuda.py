@@ -5,8 +5,9 @@
     y = cuda.gelu(x)          # x: of CuPy, PyTorch, Numba, ...
     cuda.gelu(x, out=x)
 
-float32 and float64, with the results of the CPU, bit for bit. In a kernel of one's own
-(`@numba.cuda.jit`), once this module is imported, `fastgelu.gelu` is a function of scalars.
+float16, bfloat16, float32 and float64, with the results of the CPU, bit for bit. In a kernel of
+one's own (`@numba.cuda.jit`), once this module is imported, `fastgelu.gelu` is a function of
+scalars: numba-cuda looks at no entry point when a kernel is launched.
 """
 
 import functools
@@ -19,7 +20,7 @@ import numpy as np
 
 from fastgelu import _cuda, _dlpack, _ufuncs
 from fastgelu._docs import split
-from fastgelu._dtypes import from_numpy
+from fastgelu._dtypes import bfloat16, from_numpy
 
 _cuda_module = _cuda.import_cuda()
 
@@ -32,7 +33,9 @@ __all__ = list(_ufuncs.UFUNCS)
 SIMULATED = bool(_config.ENABLE_CUDASIM)
 BLOCK = 8 if SIMULATED else 256  # the simulator starts a Python thread for each of a block
 
-DTYPES = ("float32", "float64")
+ITEMSIZES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
+BLOCKS = 1024  # a multiprocessor and launch, at most
+FEWEST_BLOCKS = 1 if SIMULATED else 128  # Numba warns of less, and idle ones cost nothing
 LEGACY_STREAM = 1
 
 
@@ -46,7 +49,7 @@ class Operand(NamedTuple):
     pointer: int
     shape: tuple
     strides: tuple  # in bytes
-    dtype: np.dtype
+    dtype: str  # NumPy's name, or bfloat16
     readonly: bool
     stream: int | None  # where the last work on it is queued; None: nothing to wait for
     keep: object  # what must live until the kernel is queued
@@ -56,11 +59,15 @@ class Operand(NamedTuple):
         return math.prod(self.shape)
 
     @property
+    def itemsize(self):
+        return ITEMSIZES[self.dtype]
+
+    @property
     def range(self):
         """The first byte, and the one after the last."""
         reach = [(n - 1) * s for n, s in zip(self.shape, self.strides)]
         first = self.pointer + sum(r for r in reach if r < 0)
-        return first, self.pointer + sum(r for r in reach if r > 0) + self.dtype.itemsize
+        return first, self.pointer + sum(r for r in reach if r > 0) + self.itemsize
 
 
 def _library(x):
@@ -75,8 +82,27 @@ def _library(x):
 def _interface(x, stream):
     if SIMULATED and hasattr(x, "_ary"):  # an array of the simulator has no interface
         return {**x._ary.__array_interface__, "stream": None}
-    found = getattr(x, "__cuda_array_interface__", None)
+    try:
+        found = getattr(x, "__cuda_array_interface__", None)
+    except Exception:  # JAX and older PyTorch have none for bfloat16, and DLPack has
+        if not _is_bfloat16(x):
+            raise
+        found = None
     return _dlpack.interface(x, stream or LEGACY_STREAM) if found is None else found
+
+
+def _is_bfloat16(x):
+    """By the name of its dtype, whoever's it is. The interface has no type of its own for it:
+    ml_dtypes, CuPy and PyTorch say "<V2", some releases of PyTorch "<f2"."""
+    return str(getattr(x, "dtype", None)) in ("bfloat16", "torch.bfloat16")
+
+
+def _dtype(x, interface):
+    """The name of a dtype that is supported; otherwise any other text."""
+    if interface["typestr"] == "bfloat16" or _is_bfloat16(x):
+        return "bfloat16"
+    dtype = np.dtype(interface["typestr"])
+    return dtype.name if dtype.isnative and dtype.kind == "f" else str(dtype)
 
 
 def _current_stream(x, interface):
@@ -107,17 +133,18 @@ def _operand(name, label, x, stream):
         )
     if interface.get("mask") is not None:
         raise TypeError(f"fastgelu.cuda.{name}: {label} has a mask, which is not supported")
-    dtype = np.dtype(interface["typestr"])
-    if not dtype.isnative or dtype.name not in DTYPES:
+    dtype = _dtype(x, interface)
+    if dtype not in ITEMSIZES:
         raise TypeError(
-            f"fastgelu.cuda.{name}: {label} must be float32 or float64, in the processor's byte "
-            f"order, not {dtype}"
+            f"fastgelu.cuda.{name}: {label} must be float16, bfloat16, float32 or float64, in the "
+            f"processor's byte order, not {dtype}"
         )
+    itemsize = ITEMSIZES[dtype]
     pointer, readonly = interface["data"]
     shape = tuple(map(int, interface["shape"]))
     strides = interface.get("strides")
-    strides = _c_strides(shape, dtype.itemsize) if strides is None else tuple(map(int, strides))
-    if any(value % dtype.itemsize for value in (pointer or 0, *strides)):
+    strides = _c_strides(shape, itemsize) if strides is None else tuple(map(int, strides))
+    if any(value % itemsize for value in (pointer or 0, *strides)):
         raise ValueError(f"fastgelu.cuda.{name}: {label} is not aligned to its elements")
     stream = _current_stream(x, interface)
     keep = interface.get("capsule")
@@ -158,7 +185,7 @@ def _check_out(name, inputs, shape, out):
         raise ValueError(f"{prefix} is read-only")
     if out.size == 0:
         return
-    covered = out.dtype.itemsize
+    covered = out.itemsize
     for stride, n in sorted((abs(s), n) for n, s in zip(out.shape, out.strides) if n > 1):
         if stride < covered:
             raise ValueError(f"{prefix} has elements that share memory")
@@ -189,7 +216,7 @@ def _share(a, b):
                 "data": (x.pointer, True),
                 "shape": x.shape,
                 "strides": x.strides,
-                "typestr": x.dtype.str,
+                "typestr": f"|V{x.itemsize}",
             }
 
     try:
@@ -259,11 +286,11 @@ def _after(earlier, later):
 
 @functools.cache
 def _most_blocks(device):
-    """As many as a device runs at once."""
+    """Many times what a device runs at once, so that it is busy to the end, and yet so few that a
+    block of a very large array does several tiles."""
     if SIMULATED:
         return 3
-    device = _cuda_module.gpus[device]
-    return device.MULTIPROCESSOR_COUNT * max(1, device.MAX_THREADS_PER_MULTIPROCESSOR // BLOCK)
+    return _cuda_module.gpus[device].MULTIPROCESSOR_COUNT * BLOCKS
 
 
 # ---- launches --------------------------------------------------------------------------------
@@ -289,7 +316,7 @@ def _collapse(operands):
 
 def _launch(name, inputs, out, stream, device):
     """Queue the kernel on the current device; the operands have one shape."""
-    n, dtype, size = out.size, from_numpy(out.dtype.name), out.dtype.itemsize
+    n, dtype, size = out.size, from_numpy(out.dtype), out.itemsize
     operands = (*inputs, out)
     shape, strides = _collapse(operands)
     addresses = [x.pointer for x in operands]
@@ -299,7 +326,7 @@ def _launch(name, inputs, out, stream, device):
         addresses.insert(0, 0)
         strides.insert(0, (0,) * len(shape))
     tile = BLOCK * _cuda_kernels.BYTES // size if fast else BLOCK
-    blocks = min(-(-n // tile), _most_blocks(device))
+    blocks = max(FEWEST_BLOCKS, min(-(-n // tile), _most_blocks(device)))
     if fast:
         kernel = _cuda_kernels.kernel("contiguous", name, dtype)
         arguments = (n, n // tile, *addresses)
@@ -318,9 +345,15 @@ def _new(inputs, shape, stream):
             return library.empty_like(x.source)
         device = {"device": x.source.device} if library.__name__ == "torch" else {}
         return library.empty(shape, dtype=x.source.dtype, **device)
-    fortran = x.shape == shape and x.strides == _c_strides(shape[::-1], x.dtype.itemsize)[::-1]
+    fortran = x.shape == shape and x.strides == _c_strides(shape[::-1], x.itemsize)[::-1]
     order = "F" if fortran and len(shape) > 1 else "C"
-    return _cuda_module.device_array(shape, x.dtype, order=order, stream=_numba_stream(stream))
+    dtype = bfloat16() if x.dtype == "bfloat16" else np.dtype(x.dtype)
+    if dtype is None:
+        raise ImportError(
+            "fastgelu.cuda needs ml_dtypes for a new array of bfloat16, or the argument out: "
+            "pip install ml_dtypes"
+        )
+    return _cuda_module.device_array(shape, dtype, order=order, stream=_numba_stream(stream))
 
 
 def _call(name, inputs, out, stream):
@@ -365,7 +398,7 @@ Parameters
 ----------
 {parameters} : array in device memory
     {what}: any object with ``__cuda_array_interface__`` or
-    ``__dlpack__``, of float32 or float64, of any shape and strides.
+    ``__dlpack__``, of float16, bfloat16, float32 or float64, of any shape and strides.
 out : array in device memory, optional
     Where the result goes, of the same dtype; may be an input itself.
 stream : stream or int, optional
@@ -384,6 +417,8 @@ TypeError
 ValueError
     `out` has another shape, is read-only, or shares memory with an argument otherwise than element
     by element; or the arrays lie on different devices. All errors come before any work is queued.
+ImportError
+    A new array of bfloat16 is to be Numba's, and ml_dtypes is not installed.
 
 Notes
 -----

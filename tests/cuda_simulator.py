@@ -15,6 +15,13 @@ from numba import cuda
 
 import fastgelu
 import fastgelu.cuda as fastgelu_cuda
+from fastgelu import _dlpack
+from fastgelu._dtypes import bfloat16
+
+HALVES = {"f16": np.dtype("f2"), "bf16": bfloat16()}
+MESSAGE = "must be float16, bfloat16, float32 or float64"
+# A dtype of NumPy's for each that there is, and bfloat16 where ml_dtypes is.
+DTYPES = ["f2", "f4", "f8", *([] if bfloat16() is None else [bfloat16()])]
 
 FINITE = [0.0, 5e-324, 1e-310, 1e-40, 1e-20, 0.5, 0.7517915, 1.0, 5.0, 9.0, 14.0, 38.0, 90.0, 1e300]
 SPECIAL = np.array([*FINITE, *(-x for x in FINITE), np.inf, -np.inf, np.nan])
@@ -40,8 +47,13 @@ def same_bits(got, want):
 
 
 def sample(entry, count):
-    """Some of the fixed sweep, all special values."""
-    arguments = sweep.arguments(entry.dtype)[-entry.inputs :]
+    """Some of the fixed sweep, or of all encodings of 16 bits, and all special values."""
+    if entry.dtype in HALVES:
+        rng = np.random.default_rng(1)
+        every = np.arange(1 << 16, dtype="u2")
+        arguments = [rng.permutation(every).view(HALVES[entry.dtype]) for _ in range(entry.inputs)]
+    else:
+        arguments = sweep.arguments(entry.dtype)[-entry.inputs :]
     step = len(arguments[-1]) // count
     with np.errstate(all="ignore"):
         special = SPECIAL.astype(arguments[-1].dtype)
@@ -71,27 +83,33 @@ class Exporter:
 
 
 class DlpackExporter:
-    """The same by DLPack alone."""
+    """The same by DLPack alone, with or without its versions."""
 
-    def __init__(self, array, device=2):
-        self.array, self.device, self.streams = array, device, []
+    def __init__(self, array, device=2, versioned=False):
+        self.array, self.device, self.versioned, self.streams = array, device, versioned, []
 
     def __dlpack_device__(self):
         return self.device, 0
 
-    def __dlpack__(self, stream=None):
+    def __dlpack__(self, stream=None, **options):
+        if options and not self.versioned:
+            raise TypeError("max_version")
         self.streams.append(stream)
-        return self.array.__dlpack__()
+        return self.array.__dlpack__(**options)
+
+
+class BfloatExporter(DlpackExporter):
+    """bfloat16 by DLPack, which NumPy does not do: integers whose capsule says otherwise."""
+
+    def __dlpack__(self, stream=None):
+        self.bits = self.array.view("u2")
+        capsule = self.bits.__dlpack__()
+        tensor = _dlpack.Tensor.from_address(_dlpack.get_pointer(capsule, _dlpack.NAME))
+        tensor.code = _dlpack.BFLOAT
+        return capsule
 
 
 # ---- results -----------------------------------------------------------------------------
-
-
-@pytest.fixture(autouse=True)
-def with_kernels(request):
-    entry = getattr(request.node, "callspec", None) and request.node.callspec.params.get("entry")
-    if entry and entry.dtype not in sweep.FRACTION_BITS:
-        pytest.skip(f"fastgelu.cuda has no {entry.dtype}")
 
 
 def test_bits_of_the_cpu(entry):
@@ -108,9 +126,9 @@ def test_bits_of_the_cpu_at_strides(entry):
 
 
 @pytest.mark.parametrize("n", [0, 1, 2, 3, 31, 63, 64, 65, 127, 129, 191, 192, 193, 400])
-@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_every_length(n, dtype):
-    """A block of the simulator has tiles of 64 float32, or of 32 float64."""
+    """A block of the simulator has tiles of 128 float16, 64 float32, or 32 float64."""
     x = numbers(n, dtype=dtype)
     got = call("silu", on_device(x))
     same_bits(got, cpu("silu", x))
@@ -145,15 +163,16 @@ def test_views(view):
     same_bits(y, before)  # and nothing else was written
 
 
-@pytest.mark.parametrize("start", [1, 2, 3, 4, 5])
-def test_alignment(start):
+@pytest.mark.parametrize("start", [1, 2, 3, 4, 5, 8])
+@pytest.mark.parametrize("dtype", ["f2", "f4"])
+def test_alignment(start, dtype):
     """Vectors are loaded from addresses that are multiples of 16 bytes only."""
-    x, y = numbers(300), numbers(300)
+    x, y = numbers(300, dtype=dtype), numbers(300, dtype=dtype)
     call("gelu", Exporter(x[start:]), out=Exporter(y[:-start]))
     same_bits(y[:-start], cpu("gelu", x[start:]))
 
 
-@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
 @pytest.mark.parametrize("view", ["columns", "rows backwards", "transposed", "one column"])
 def test_dlpack(view, dtype):
     x, y = VIEWS[view](numbers(7, 12, dtype=dtype)), VIEWS[view](numbers(7, 12, dtype=dtype))
@@ -165,9 +184,116 @@ def test_dlpack(view, dtype):
 def test_dlpack_that_will_not_do():
     with pytest.raises(TypeError, match="no array in device memory"):
         call("gelu", DlpackExporter(numbers(4), device=1))
-    for dtype in ("f2", "i4", "?"):
-        with pytest.raises(TypeError, match="must be float32 or float64"):
+    for dtype in ("u2", "i4", "?", "c8"):
+        with pytest.raises(TypeError, match=MESSAGE):
             call("gelu", DlpackExporter(np.zeros(4, dtype)))
+
+
+def test_dlpack_that_is_read_only():
+    x, y = numbers(40), numbers(40)
+    x.flags.writeable = y.flags.writeable = False
+    same_bits(call("gelu", DlpackExporter(x, versioned=True)), cpu("gelu", x))
+    with pytest.raises(ValueError, match="out is read-only"):
+        call("gelu", DlpackExporter(x, versioned=True), out=DlpackExporter(y, versioned=True))
+    y = numbers(40)
+    call("gelu", DlpackExporter(x, versioned=True), out=DlpackExporter(y, versioned=True))
+    same_bits(y, cpu("gelu", x))
+
+
+@pytest.fixture
+def bfloats():
+    pytest.importorskip("ml_dtypes", reason="ml_dtypes has bfloat16")
+    return numbers(7, 12, dtype=bfloat16())
+
+
+@pytest.mark.parametrize("view", ["columns", "rows backwards", "transposed", "one column"])
+def test_bfloat16_by_dlpack(view, bfloats, monkeypatch):
+    x, y = VIEWS[view](bfloats), VIEWS[view](np.zeros_like(bfloats))
+    want = cpu("gelu", x)
+    same_bits(call("gelu", BfloatExporter(x)), want)
+    call("gelu", BfloatExporter(x), out=BfloatExporter(y))
+    same_bits(y, want)
+    monkeypatch.setattr(fastgelu_cuda, "bfloat16", lambda: None)
+    with pytest.raises(ImportError, match="pip install ml_dtypes"):
+        call("gelu", BfloatExporter(x))
+    call("gelu", BfloatExporter(y), out=BfloatExporter(y))  # needs no such array
+    same_bits(y, cpu("gelu", want))
+
+
+@pytest.mark.parametrize("typestr", ["<V2", "<f2"])
+def test_bfloat16_goes_by_the_name_of_the_dtype(typestr, bfloats):
+    """Releases of PyTorch differ in the typestr; void without a name may be anything."""
+    x, y = Exporter(bfloats, typestr=typestr), Exporter(np.zeros_like(bfloats), typestr=typestr)
+    x.dtype = y.dtype = "torch.bfloat16"
+    assert call("gelu", x, out=y) is y
+    same_bits(y.array, cpu("gelu", bfloats))
+    with pytest.raises(TypeError, match=MESSAGE):
+        call("gelu", Exporter(bfloats))
+
+
+def test_bfloat16_whose_interface_raises(bfloats):
+    class Refusing(BfloatExporter):
+        dtype = bfloats.dtype
+
+        @property
+        def __cuda_array_interface__(self):
+            raise RuntimeError("not for bfloat16")
+
+    same_bits(call("gelu", Refusing(bfloats)), cpu("gelu", bfloats))
+    Refusing.dtype = "float32"
+    with pytest.raises(RuntimeError, match="not for bfloat16"):
+        call("gelu", Refusing(bfloats))
+
+
+def test_16_bits_do_not_mix(bfloats):
+    half = on_device(bfloats.astype("f2"))
+    with pytest.raises(TypeError, match="different dtypes, float16 and bfloat16"):
+        call("gelu_backward", half, on_device(bfloats))
+    with pytest.raises(TypeError, match="out has dtype bfloat16"):
+        call("gelu", half, out=on_device(bfloats))
+
+
+def test_more_elements_than_32_bits_count(monkeypatch):
+    """What is launched: nothing is allocated, and nothing runs."""
+    n = (1 << 32) + 3
+    launches, arguments = [], []
+
+    class Kernel:
+        def __getitem__(self, launch):
+            launches.append(launch)
+            return lambda *given: arguments.append(given)
+
+    def huge(address, strides):
+        source = SimpleNamespace()
+        source.__cuda_array_interface__ = {
+            "shape": (n,), "strides": strides, "typestr": "<f4", "data": (address, False)
+        }  # fmt: skip
+        return source
+
+    monkeypatch.setattr(fastgelu_cuda._cuda_kernels, "kernel", lambda *key: Kernel())
+    call("gelu", huge(1 << 40, None), out=huge(1 << 44, None))
+    call("gelu", huge(1 << 40, (-8,)), out=huge(1 << 44, (8,)))
+    assert [launch[0] for launch in launches] == [fastgelu_cuda._most_blocks(None)] * 2
+    tile = fastgelu_cuda.BLOCK * fastgelu_cuda._cuda_kernels.BYTES // 4
+    assert arguments[0] == (n, n // tile, 0, 1 << 40, 1 << 44)
+    assert arguments[1] == (n, 0, 1 << 40, 1 << 44, (n,), (0,), (-8,), (8,))
+
+
+@pytest.mark.parametrize("launched, n", [(1, 1), (1, 64), (2, 65), (3, 1000)])
+def test_blocks(monkeypatch, launched, n):
+    """As many as there are tiles of 64 float32, within limits."""
+    launches = []
+
+    class Kernel:
+        def __getitem__(self, launch):
+            launches.append(launch[0])
+            return lambda *given: None
+
+    monkeypatch.setattr(fastgelu_cuda._cuda_kernels, "kernel", lambda *key: Kernel())
+    call("gelu", on_device(numbers(n)))
+    monkeypatch.setattr(fastgelu_cuda, "FEWEST_BLOCKS", 128)
+    call("gelu", on_device(numbers(n)))
+    assert launches == [launched, 128]
 
 
 def test_layouts_may_differ():
@@ -244,9 +370,9 @@ def test_host_arrays(x):
             call("gelu", device, out=x)
 
 
-@pytest.mark.parametrize("dtype", ["f2", "i4", "c8", "?", ">f4", "V2"])
+@pytest.mark.parametrize("dtype", ["u2", "i4", "c8", "?", ">f4", ">f2", "V2", "g"])
 def test_other_dtypes(dtype):
-    with pytest.raises(TypeError, match=r"gelu: x must be float32 or float64"):
+    with pytest.raises(TypeError, match=MESSAGE):
         call("gelu", on_device(np.zeros(3, dtype)))
 
 
@@ -368,6 +494,27 @@ class WithProtocol:
 def test_streams_of_other_libraries(queue, stream):
     call("gelu", Exporter(numbers(4)), stream=stream)
     assert queue == [("launch", 5)]
+
+
+def test_devices(queue, monkeypatch):
+    """With a driver that knows what lies where."""
+    dy, x, lost = Exporter(numbers(4)), Exporter(numbers(4)), Exporter(numbers(4))
+    where = {dy: (0, 0), x: (0, 1), lost: (1, None)}
+    answers = {e.__cuda_array_interface__["data"][0]: answer for e, answer in where.items()}
+    driver = SimpleNamespace(
+        CUpointer_attribute=SimpleNamespace(CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL=9),
+        CUresult=SimpleNamespace(CUDA_SUCCESS=0),
+        cuPointerGetAttribute=lambda attribute, pointer: answers[pointer],
+    )
+    monkeypatch.setitem(sys.modules, "cuda.bindings", SimpleNamespace(driver=driver))
+    monkeypatch.setattr(fastgelu_cuda, "SIMULATED", False)
+    with pytest.raises(ValueError, match="the arrays lie on different devices, 0, 1"):
+        call("gelu_backward", dy, x, stream=5)
+    with pytest.raises(ValueError, match="the arrays lie on different devices, 0, 1"):
+        call("gelu", dy, out=x, stream=5)
+    with pytest.raises(ValueError, match="an array is not in device memory"):
+        call("gelu", lost, out=lost, stream=5)
+    assert queue == []
 
 
 def test_no_stream(queue, monkeypatch):

@@ -57,6 +57,27 @@ def tables(text):
     return found
 
 
+@NEEDS_TORCH
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("form", ["gelu", "gelu_tanh", "silu", "gelu_sigmoid"])
+@pytest.mark.parametrize("kind", ["", "_backward"])
+def test_what_gpu_compares_with(form, kind, dtype):
+    """On the CPU, the arrays NumPy's: torch's function of the same name."""
+    import gpu
+
+    real = gpu.numpy_dtype(dtype)
+    rng = np.random.default_rng(1)
+    dy, x = (rng.standard_normal(100, "f4").astype(real) for _ in range(2))
+    arguments = (dy, x)[-2 if kind else -1 :]
+    call = gpu.torch_call(rivals.torch, form + kind, dtype, arguments)
+    assert (call is None) == (form == "gelu_sigmoid")
+    if call is not None:
+        got, want = call().float().numpy(), getattr(fastgelu, form + kind)(*arguments)
+        assert np.allclose(
+            got, want.astype("f4"), rtol=2e-2 if dtype == "bfloat16" else 1e-4, atol=1e-2
+        )
+
+
 def value(cell):
     """The number that a cell begins with."""
     return float(re.match(r"-?[\d,.]+(?:e\d+)?|inf", cell)[0].replace(",", ""))

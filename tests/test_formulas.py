@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import sweep
 
-from fastgelu import _formulas, _operations
+from fastgelu import _formulas, _formulas16, _operations
 
 ROOT = Path(__file__).parents[1]
 GENERATOR = ROOT / "native" / "tools" / "generate_formulas.py"
@@ -103,6 +103,20 @@ C_PAIR = "typedef struct pair { V hi, lo; } pair;\n"
             4,
         ),
         ("static V f(V from, V in) { const V is = v_add(from, in); return is; }", (3, 4), 7),
+        (
+            "#define FG_H(name) FG_PASTE(name, FG_HALF)\n"
+            "static V FG_H(g)(V a, const fg_f32 *c, int n) { return v_add(a, v_set(c[n])); }\n"
+            "static V f(V a) { return FG_H(g)(a, FG_H(fg_table), FG_DEGREE(table)); }",
+            (3,),
+            16,
+        ),
+        (
+            "typedef struct FG_H(two) { V a, b; } FG_H(two);\n"
+            "#define TWICE(x) v_add(x, x)\n#define APPLY(WHAT, x) WHAT(x)\n"
+            "static V f(V a) { (void)a; const FG_H(two) r = {a, APPLY(TWICE, a)}; return r.b; }",
+            (4,),
+            8,
+        ),
     ],
 )
 def test_translation(generator, text, arguments, want):
@@ -162,6 +176,12 @@ def test_check_finds_a_stale_file(generator, monkeypatch, tmp_path):
     with pytest.raises(SystemExit, match="out of date"):
         generator.main()
     stale.write_text(generator.render(generator.SOURCE.read_text()))
+    generator.main()
+    monkeypatch.setattr(generator, "OUTPUT16", tmp_path / "_formulas16.py")
+    with pytest.raises(SystemExit, match=r"out of date: _formulas16\.py"):
+        generator.main()
+    source16 = generator.SOURCE16
+    generator.OUTPUT16.write_text(generator.render(source16.read_text(), source16))
     generator.main()
     stale.write_text(stale.read_text().replace("V.add(a, b)", "V.add(b, a)"))
     with pytest.raises(SystemExit, match="out of date"):
@@ -227,12 +247,16 @@ def test_numpy_fma_rounds_once(dtype, rng):
     assert twice > 100  # it is not just a product and a sum
 
 
+def operations_of(dtype):
+    return operations(_operations.WIDER.get(dtype, dtype))
+
+
 @pytest.mark.parametrize("way", ["", "near_", "far_"])
 @pytest.mark.parametrize("some", [False, True])
 def test_numpy_gives_the_bits_of_the_kernels(entry, way, some):
     """Of each way where it is right: everywhere (""), near and far from 0."""
-    if entry.dtype not in sweep.FRACTION_BITS:
-        pytest.skip(f"there are no formulas for {entry.dtype}")
+    if entry.dtype in _operations.WIDER:
+        pytest.skip("computed for every input below")
     dy, x = sweep.arguments(entry.dtype)
     dy, x = dy[::523], x[::523]
     constants = _operations.constants(entry.dtype)
@@ -251,9 +275,87 @@ def test_numpy_gives_the_bits_of_the_kernels(entry, way, some):
     np.testing.assert_array_equal(sweep.canonical(got[right]), sweep.canonical(want[right]))
 
 
+@pytest.mark.parametrize("near", [False, True])
+def test_16_bits_for_every_input(entry, near, rng):
+    """Backward with six dy for each x: all are dy too."""
+    if entry.dtype not in _operations.WIDER:
+        pytest.skip("more than 16 bits")
+    function = _operations.formulas(entry.dtype, *operations_of(entry.dtype))[entry.name]
+    most = getattr(_operations.constants(entry.dtype), f"{entry.name}_near")
+    every = np.arange(1 << 16, dtype=np.uint16)
+    real = np.dtype("float16" if entry.dtype == "f16" else "bfloat16")
+    for _ in range(1 if entry.inputs == 1 else 3 if near else 6):
+        bits = [rng.permutation(every), every][-entry.inputs :]
+        if near:
+            inside = np.abs(_operations.widened(entry.dtype, every)) <= most
+            assert np.count_nonzero(inside) > 30_000
+            bits = [b[inside] for b in bits]
+        with np.errstate(all="ignore"):
+            wide = [_operations.widened(entry.dtype, b) for b in bits]
+            got = _operations.rounded(entry.dtype, function(*wide, near)).view(real)
+            want = entry.ufunc(*(b.view(real) for b in bits))
+            assert got.dtype == want.dtype
+            np.testing.assert_array_equal(sweep.canonical(got), sweep.canonical(want))
+
+
+@pytest.mark.parametrize("dtype", _operations.WIDER)
+def test_conversions_of_16_bits(dtype, rng):
+    """Against those of NumPy and ml_dtypes: every encoding, and float32 numbers about ties."""
+    if dtype == "bf16":
+        pytest.importorskip("ml_dtypes", reason="ml_dtypes has bfloat16")
+    real = np.dtype("float16" if dtype == "f16" else "bfloat16")
+    every = np.arange(1 << 16, dtype=np.uint16)
+    with np.errstate(all="ignore"):
+        wide = _operations.widened(dtype, every)
+        want = every.view(real).astype(np.float32)
+        np.testing.assert_array_equal(sweep.canonical(wide), sweep.canonical(want))
+        finite = wide[np.isfinite(wide)]
+        ties = (finite.view(np.int32)[:, None] + (1 << (12 if dtype == "f16" else 15))).ravel()
+        about = np.concatenate([ties - 1, ties, ties + 1]).astype(np.int32)
+        anything = rng.integers(-(1 << 31), 1 << 31, 200_000).astype(np.int32)
+        devices = np.array([0x7FFFFFFF, -1, 0x7F800001], np.int32)  # NaN of devices, and others
+        numbers = np.concatenate([about, anything, devices]).view(np.float32)
+        got = _operations.rounded(dtype, numbers).view(real)
+        want = numbers.astype(real)
+        np.testing.assert_array_equal(sweep.canonical(got), sweep.canonical(want))
+
+
+def test_16_bits_use_no_other_operations():
+    assert set(_formulas16.OPERATIONS) <= set(_formulas.OPERATIONS)
+
+
+@pytest.mark.parametrize("dtype, rows", [("f32", 8), ("f64", 128)])
+def test_numpy_reads_rows(dtype, rows, rng):
+    reals, _ = operations(dtype)
+    integer, columns = np.dtype(dtype.replace("f", "int")), 4
+    table = tuple(rng.normal(size=rows * columns).astype(dtype.replace("f", "float")).tolist())
+    index = rng.integers(-(1 << 31), 1 << 31, 1000).astype(integer)
+    row = reals.row(table, rows, columns, index)
+    for n in range(columns):
+        got = reals.entry(row, n)
+        assert got.dtype == np.dtype(dtype.replace("f", "float"))
+        at = [int(i) % rows for i in index]
+        assert got.tolist() == [
+            table[n * rows + k] if dtype == "f32" else table[k * columns + n] for k in at
+        ]
+
+
+def test_tables_are_found_in_any_way(monkeypatch):
+    low, high = tuple(range(16)), tuple(range(16, 32))
+
+    def formulas(dtype, reals, integers):
+        def f(x, near):
+            reals.row(low if near else high, 8, 2, reals.bits(x))
+
+        return {"f": f}
+
+    monkeypatch.setattr(_operations, "formulas", formulas)
+    monkeypatch.setattr(_operations, "ways", lambda name, dtype: ((0.5, 4.0, True),))
+    assert _operations.tables.__wrapped__("f", "f32") == (low[:8], low[8:], high[:8], high[8:])
+
+
 def test_numpy_scalars_are_enough():
-    reals, integers = operations("f32")
-    functions = _formulas.formulas(reals, integers, _operations.constants("f32"))
-    y = functions["gelu"](np.float32(1.5))
+    functions = _operations.formulas("f32", *operations("f32"))
+    y = functions["gelu"](np.float32(1.5), False)
     assert type(y) is np.float32
     assert 1.39 < y < 1.41

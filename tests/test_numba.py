@@ -13,7 +13,7 @@ import pytest
 import sweep
 
 import fastgelu
-from fastgelu import _formulas, _numba
+from fastgelu import _formulas, _numba, _operations
 
 numba = pytest.importorskip("numba", reason="Numba is not installed")
 from numba import njit  # noqa: E402
@@ -101,6 +101,55 @@ def test_fastmath_of_the_caller_stops_at_the_call(f, dtype):
     compiled(f.__name__, fastmath=True)[0](*arguments, got)
     with np.errstate(all="ignore"):
         same_bits(got, f(*arguments))
+
+
+def lookups(dtype, tables):
+    """A compiled loop over a polynomial whose coefficients are looked up."""
+    from numba import types
+    from numba.extending import intrinsic
+
+    from fastgelu import _llvm
+
+    real = {"f32": types.float32, "f64": types.float64}[dtype]
+
+    @intrinsic
+    def polynomial(context, x):
+        def codegen(context, builder, signature, args):
+            reals = _llvm.LlvmReals(builder, dtype)
+            index = reals.bits(reals.add(args[0], reals.set(1.5 * 2 ** sweep.FRACTION_BITS[dtype])))
+            value = reals.lookup(tables[0], index)
+            for table in tables[1:]:
+                value = reals.fma(value, args[0], reals.lookup(table, index))
+            return value
+
+        return real(real), codegen
+
+    @njit
+    def loop(x, y):
+        for i in range(x.size):
+            y[i] = polynomial(x[i])
+
+    return loop
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+def test_lookup(dtype, rng):
+    real = np.dtype(dtype.replace("f", "float"))
+    tables = [tuple(rng.normal(size=8).astype(real).tolist()) for _ in range(3)]
+    x = rng.normal(0, 9, 3000).astype(real)
+    got = np.empty_like(x)
+    loop = lookups(dtype, tables)
+    loop(x, got)
+    reals = _operations.NumpyReals(dtype)
+    index = np.rint(x).astype(int)  # the low bits of a number that is large enough
+    assert len(set(index & 7)) == 8
+    want = reals.lookup(tables[0], index)
+    for table in tables[1:]:
+        want = reals.fma(want, x, reals.lookup(table, index))
+    same_bits(got, want)
+    if platform.machine() == "x86_64" and dtype == "f32":
+        asm = loop.inspect_asm(loop.signatures[0])
+        assert re.search(r"v?blendv?m?ps.*[yz]mm", asm) and "gather" not in asm
 
 
 def test_bits_without_fma_instructions(run_python):

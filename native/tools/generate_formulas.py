@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Translate native/src/algorithms.h to Python (--check: compare, write nothing).
+"""Translate algorithms.h and algorithms16.h to Python (--check: compare, write nothing).
 
     python native/tools/generate_formulas.py [--check]
 
 The algorithms are C for the C library, and Python for compilers of Python (Numba, CUDA). So that
-the two cannot drift apart, fastgelu/_formulas.py is this translation of the C text: one Python
-function for each C function, with the same operations in the same order. What it takes of C is
-what algorithms.h uses: static functions over V, I, R, T, int and structs of V; macros; declarations,
-assignments, if, for, return. Anything else is an error that names the line.
+the two cannot drift apart, fastgelu/_formulas.py and _formulas16.py are this translation of the C
+text in native/src: one Python function for each C function, with the same operations in the same
+order. What it takes of C is what these files use: static functions over V, I, R, T, int and structs
+of V; macros; declarations, assignments, if, for, return. Anything else is an error that names the
+line.
 """
 
 import argparse
@@ -20,12 +21,15 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "native/src/algorithms.h"
+SOURCE16 = ROOT / "native/src/algorithms16.h"
 REGISTRY = ROOT / "native/src/functions.def"
 OUTPUT = ROOT / "fastgelu/_formulas.py"
+OUTPUT16 = ROOT / "fastgelu/_formulas16.py"
 WIDTH = 100
 
 # Macros that are translated, not expanded, or that mean nothing here.
-PRIMITIVES = {"FG_C", "FG_NAME", "FG_COUNT"}
+PRIMITIVES = {"FG_C", "FG_NAME", "FG_COUNT", "FG_H", "FG_DEGREE"}
+SUFFIXED = {"FG_NAME", "FG_H"}  # a name that has the dtype appended in C
 DROPPED = {"FG_INLINE", "FG_NOINLINE"}
 
 
@@ -33,7 +37,7 @@ class Unknown(Exception):
     """A construct that the translation does not know."""
 
     def __init__(self, line, message):
-        super().__init__(f"{SOURCE.relative_to(ROOT)}:{line}: {message}")
+        super().__init__(f"{line}: {message}")
 
 
 @dataclass(frozen=True)
@@ -139,8 +143,9 @@ def expand(tokens, macros, hidden=frozenset()):
             continue
         parameters, body = macros[name]
         if parameters is not None:
-            if at == len(tokens) or tokens[at].text != "(":
-                raise Unknown(token.line, f"macro {name} without arguments")
+            if at == len(tokens) or tokens[at].text != "(":  # its name, for another macro to call
+                out.append(token)
+                continue
             arguments, at = arguments_of(tokens, at)
             if len(arguments) != len(parameters):
                 raise Unknown(token.line, f"macro {name} takes {len(parameters)} arguments")
@@ -176,7 +181,7 @@ BINARY += [["*", "/", "%"]]
 # Operators apply to int alone (V and I are structs in C), and never to negative dividends.
 PYTHON = {"||": "or", "&&": "and", "/": "//"}
 ATOM = len(BINARY) + 1
-TYPES = {"V", "I", "R", "T", "int"}
+TYPES = {"V", "I", "R", "T", "int", "fg_f32"}
 
 
 def safe(name):
@@ -249,7 +254,7 @@ class Translator:
 
     def struct(self):
         self.take("struct")
-        self.name()
+        self.plain_name()
         self.take("{")
         fields = []
         while not self.accept("}"):
@@ -259,16 +264,18 @@ class Translator:
             while self.accept(","):
                 fields.append(safe(self.name()))
             self.take(";")
-        self.structs[self.name()] = fields
+        self.structs[self.plain_name()] = fields
         self.take(";")
 
     def is_type(self):
-        token = self.token
-        return token.text == "const" or token.text in TYPES or token.text in self.structs
+        text = self.token.text
+        if text in SUFFIXED:
+            text = self.tokens[self.at + 2].text
+        return text == "const" or text in TYPES or text in self.structs
 
     def type(self):
         self.accept("const")
-        name = self.name()
+        name = self.plain_name()
         if name not in TYPES and name not in self.structs:
             self.fail(f"unknown type {name}")
         self.accept("const")
@@ -278,9 +285,9 @@ class Translator:
         return name
 
     def plain_name(self):
-        """A name, or FG_NAME(name)."""
+        """A name, or FG_NAME(name), FG_H(name)."""
         name = self.name()
-        if name == "FG_NAME":
+        if name in SUFFIXED:
             self.take("(")
             name = self.name()
             self.take(")")
@@ -329,6 +336,11 @@ class Translator:
     def statement(self):
         if self.ahead("{"):
             return self.block()
+        if self.ahead("(") and self.ahead("void", 1):  # of a parameter that is not used
+            self.at += 3
+            self.expression()
+            self.take(";")
+            return []
         if self.accept("return"):
             value = self.expression()
             self.take(";")
@@ -514,7 +526,9 @@ class Translator:
             value = self.expression()
             self.take(")")
             return Code(f"len({value.text})")
-        if name == "FG_NAME":
+        if name == "FG_DEGREE":
+            return Code(self.primitive(lambda c: f"len(K.{self.constant(c)}) - 1").text, 5)
+        if name in SUFFIXED:
             self.take("(")
             name = self.name()
             self.take(")")
@@ -589,7 +603,7 @@ def wrap(line):
 
 HEADER = '''\
 # SPDX-License-Identifier: BSD-3-Clause
-"""The algorithms of native/src/algorithms.h, operation by operation.
+"""The algorithms of native/src/{source}, operation by operation.
 
 GENERATED by native/tools/generate_formulas.py: do not edit.
 """
@@ -602,8 +616,8 @@ def formulas(V, I, K):
     """The value functions, of given operations: a dict, name -> function.
 
     V and I hold the operations v_... and i_... of native/src/vocabulary.h, K the constants of a
-    dtype (see _operations.py). A function takes (x) or (dy, x). Those whose names begin with near_
-    and far_ are right where algorithms.h says so, and take one more, `some`: a Python bool.
+    dtype (see _operations.py). A function takes what the C function does: numbers of V, and Python's
+    int or bool where that has an int (see {source}).
     """
 '''
 
@@ -614,21 +628,22 @@ def registered():
     return list(dict.fromkeys(names))
 
 
-def render(text):
+def render(text, source=SOURCE):
     translator = Translator(preprocess(text))
     translator.file()
     missing = [name for name in registered() if name not in translator.functions]
     if missing:
         raise Unknown(1, f"registered, but not defined: {', '.join(missing)}")
-    lines = HEADER.splitlines()
+    lines = HEADER.format(source=source.name).splitlines()
     lines += [
         f'{name} = namedtuple("{name}", "{" ".join(fields)}")'
         for name, fields in translator.structs.items()
     ]
-    lines += ["", *FORMULAS.splitlines()]
+    lines += ["", *FORMULAS.format(source=source.name).splitlines()]
     for function in translator.functions.values():
         lines += ["", *indent(function)]
     names = [way + name for name in registered() for way in ("", "near_", "far_")]
+    names = [name for name in names if name in translator.functions]
     lines += ["", "    return {", *(f'        "{name}": {name},' for name in names), "    }"]
     operations = sorted(translator.operations)
     lines += ["", "", "# The operations that occur.", "OPERATIONS = ("]
@@ -639,16 +654,17 @@ def render(text):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--check", action="store_true", help="fail if the file would change")
+    parser.add_argument("--check", action="store_true", help="fail if a file would change")
     args = parser.parse_args()
-    try:
-        text = render(SOURCE.read_text())
-    except Unknown as problem:
-        sys.exit(f"{problem}\n(native/tools/generate_formulas.py knows a part of C only)")
-    if not args.check:
-        OUTPUT.write_text(text)
-    elif not OUTPUT.exists() or OUTPUT.read_text() != text:
-        sys.exit(f"out of date: {OUTPUT.relative_to(ROOT)}; run this without --check")
+    for source, output in ((SOURCE, OUTPUT), (SOURCE16, OUTPUT16)):
+        try:
+            text = render(source.read_text(), source)
+        except Unknown as problem:
+            sys.exit(f"{source}:{problem}\n({Path(__file__).name} knows a part of C only)")
+        if not args.check:
+            output.write_text(text)
+        elif not output.exists() or output.read_text() != text:
+            sys.exit(f"out of date: {output.relative_to(ROOT)}; run this without --check")
 
 
 if __name__ == "__main__":
