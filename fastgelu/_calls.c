@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* _calls.c: calls of ufuncs on large arrays that broadcast, such as rows and a bias.
  *
- * NumPy runs one inner loop for each row then, and a row is too short for several threads. Such
- * calls, where nothing but plain arrays is given, are planned here as a whole (_plan.h) and split.
- * Everything else goes on to NumPy: its way gives the same results. */
+ * NumPy runs an inner loop for each row then, or copies the bias often enough for some thousand
+ * elements (2.3 and newer: a quarter of the time of bias_silu); either is too short for several
+ * threads. Such calls, where nothing but plain arrays is given, are planned here as a whole
+ * (_plan.h) and split. Everything else goes on to NumPy: its way gives the same results. */
 #include "_calls.h"
 
 #include "_plan.h"
@@ -12,6 +13,9 @@
 #define NO_IMPORT_UFUNC
 #include <numpy/arrayobject.h>
 #include <numpy/ufuncobject.h>
+
+/* From so many elements on a plan is worth its making. */
+enum { FEWEST = 4096 };
 
 enum { MOST_UFUNCS = 512, MOST_DTYPES = 4, MOST_OPERANDS = FG_PLAN_OPERANDS };
 
@@ -83,7 +87,7 @@ static int given_outputs(int nin, int nout, PyObject *const *args, Py_ssize_t n,
     return nout == 1;
 }
 
-/* The function for a call that is to be split here; NULL: it is NumPy's. */
+/* The function for a call that is to be made here; NULL: it is NumPy's. */
 static const fastgelu_function *ours(PyObject *ufunc, int nin, int nout, PyObject *const *inputs,
                                      PyObject **outputs)
 {
@@ -97,8 +101,7 @@ static const fastgelu_function *ours(PyObject *ufunc, int nin, int nout, PyObjec
         if (!whole || PyArray_SIZE(x) > PyArray_SIZE(whole))
             whole = x;
     }
-    const npy_intp size = PyArray_ITEMSIZE(whole);
-    if (PyArray_SIZE(whole) < 2 * fg_threads_piece(0) / size)
+    if (PyArray_SIZE(whole) < FEWEST)
         return NULL;
     for (int i = 0; i < nin; i++) {
         PyArrayObject *x = (PyArrayObject *)inputs[i];
@@ -121,9 +124,7 @@ static const fastgelu_function *ours(PyObject *ufunc, int nin, int nout, PyObjec
         if (i && may_overlap(y, (PyArrayObject *)outputs[0]))
             return NULL;
     }
-    if (!broadcast || fg_threads_get() == 1)
-        return NULL;
-    return function_of(ufunc, PyArray_TYPE(whole));
+    return broadcast ? function_of(ufunc, PyArray_TYPE(whole)) : NULL;
 }
 
 static void part(const void *work, ptrdiff_t from, ptrdiff_t count)

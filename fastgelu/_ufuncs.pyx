@@ -8,7 +8,7 @@ cimport numpy as cnp
 from libc.stdint cimport uintptr_t
 from libc.stdlib cimport malloc
 
-from fastgelu._docs import docstring
+from fastgelu._docs import docstring, fused_docstring
 from fastgelu._dtypes import bfloat16
 
 cnp.import_array()
@@ -275,7 +275,11 @@ cdef make_ufunc(list indices):
 
     name = first.name.decode()
     bounds = {dtype: max_ulp(name, dtype) for dtype in by_dtype}
-    strings = (bytes(types), docstring(name, bounds).encode())
+    if first.form == NULL:
+        text = docstring(name, bounds)
+    else:
+        text = fused_docstring(name, first.form.decode(), bounds)
+    strings = (bytes(types), text.encode())
     alive.append(strings)
     ufunc = cnp.PyUFunc_FromFuncAndData(
         loops,
