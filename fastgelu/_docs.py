@@ -132,19 +132,19 @@ KINDS = {
 # The fused functions: by how they are made of a form (fused_shape). {f} is the form's name.
 FUSED = {
     "bias": {
-        "summary": "{Title} of a sum, element by element: {f}(x1 + x2) in one pass over memory.",
-        "formula": "The value, at x = ``x1 + x2``, of {value}.",
+        "summary": "{f}(x1 + x2), element by element, in one pass over memory.",
+        "formula": "The value, at x = ``x1 + x2``, of\n{value}.",
         "parameters": {
             "x1": "The argument before the bias.",
             "x2": "The bias. Broadcast against `x1`: one row of it serves all rows.",
         },
         "returns": {"y": "The value at each sum, of the broadcast shape."},
-        "error": "the sum is rounded once (float16 and bfloat16: to float32), and the error is that\n"
-        "at the rounded sum. float32 and float64: the bits of ``{f}(x1 + x2)``.",
+        "error": "the sum is rounded once (float16 and bfloat16: to float32), and the error is\n"
+        "that at the rounded sum. float32 and float64: the bits of ``{f}(x1 + x2)``.",
         "specials": "those of the sum, by the rules of IEEE 754, and of `{f}` there.",
     },
     "bias_backward": {
-        "summary": "The backward pass of {title} of a sum, element by element.",
+        "summary": "The backward pass of {f}(x1 + x2), element by element.",
         "formula": "The incoming gradient times the slope: ``x1`` times the value, at\n"
         "x = ``x2 + x3``, of {slope}.",
         "parameters": {
@@ -156,27 +156,28 @@ FUSED = {
             "dx": "The gradient of the sum, so of `x2`; summed over the axes along which `x3` was\n"
             "    broadcast, it is that of `x3`."
         },
-        "error": "the sum is rounded once (float16 and bfloat16: to float32), and the error is that\n"
-        "at the rounded sum. float32 and float64: the bits of ``{f}_backward(x1, x2 + x3)``.",
+        "error": "the sum is rounded once (float16 and bfloat16: to float32), and the error is\n"
+        "that at the rounded sum. float32 and float64: the bits of ``{f}_backward(x1, x2 + x3)``.",
         "specials": "those of the sum, and of `{f}_backward` there.",
     },
     "glu": {
-        "summary": "A gated unit of {title}, element by element: {f}(x1)·x2 in one pass over memory.",
-        "formula": "``x2`` times the value, at x = ``x1``, of {value}.",
+        "summary": "{f}(x1)·x2, a gated unit, element by element, in one pass over memory.",
+        "formula": "``x2`` times the value, at x = ``x1``, of\n{value}.",
         "parameters": {
             "x1": "The gate's argument, a.",
             "x2": "What the gate multiplies, b. Broadcast against `x1`.",
         },
         "returns": {"y": "The products, of the broadcast shape."},
-        "error": "float32 and float64: the bits of ``{f}(x1) * x2``. float16 and bfloat16: of float32\n"
-        "numbers, and one rounding. Where the value is subnormal its rounding comes on top.",
+        "error": "float32 and float64: the bits of ``{f}(x1) * x2``. float16 and bfloat16: of\n"
+        "float32 numbers, and one rounding. Where the value is subnormal its rounding is not in\n"
+        "the bound.",
         "specials": "x2 times those of `{f}`, by the rules of IEEE 754: x1 = -inf gives\n"
         "``-0.0 * x2``, so NaN for an infinite `x2`.",
     },
     "glu_backward": {
-        "summary": "The backward pass of a gated unit of {title}, element by element.",
+        "summary": "The backward pass of {f}(x1)·x2, element by element.",
         "formula": "The incoming gradient times the two derivatives of {f}(x2)·x3: ``(x1 * x3)``\n"
-        "times the slope, and ``x1`` times the value, at x = ``x2``. The value is that of\n{value},\n"
+        "times the slope, and ``x1`` times the value, at x = ``x2``. The value is\n{value},\n"
         "the slope {slope}.",
         "parameters": {
             "x1": "The gradient of the output, dy.",
@@ -189,11 +190,11 @@ FUSED = {
         },
         "error": "float32 and float64: the bits of ``{f}_backward(x1 * x3, x2)`` and of\n"
         "``x1 * {f}(x2)``. float16 and bfloat16: of float32 numbers, and one rounding. Where\n"
-        "``x1 * x3`` or the value is subnormal or overflows, its rounding comes on top.",
+        "``x1 * x3`` or the value is subnormal or overflows, its rounding is not in the bound.",
         "specials": "those of the products, by the rules of IEEE 754.",
     },
     "value_and_grad": {
-        "summary": "{Title} and its slope (first derivative), element by element, in one pass.",
+        "summary": "{f}(x) and its slope (first derivative), element by element, in one pass.",
         "formula": "The value of {value};\nthe slope {slope}.",
         "parameters": {"x": "The argument."},
         "returns": {
@@ -267,7 +268,10 @@ def fused_docstring(name, form, bounds):
     returns = [f"{y} : ndarray or scalar\n    {text}" for y, text in shape["returns"].items()]
     arguments = ", ".join(["x", "0.5", "2.0"][: len(parameters)])
     call = f"fastgelu.{name}({arguments})"
-    shown = f"[y.shape for y in {call}]\n[(3,), (3,)]" if len(returns) == 2 else call + ".shape\n(3,)"
+    shown = (
+        f"[y.shape for y in {call}]\n[(3,), (3,)]" if len(returns) == 2 else call + ".shape\n(3,)"
+    )
+    example = f">>> import fastgelu, numpy as np\n>>> x = np.array([-1.0, 0.0, 1.0])\n>>> {shown}"
     return FUSED_TEMPLATE.format(
         summary=shape["summary"].format(**texts),
         formula=shape["formula"].format(**texts),
@@ -277,7 +281,7 @@ def fused_docstring(name, form, bounds):
         bounds=textwrap.fill(bounds_text(bounds), 75),
         error=shape["error"].format(**texts),
         specials=shape["specials"].format(**texts),
-        example=f">>> import fastgelu, numpy as np\n>>> x = np.array([-1.0, 0.0, 1.0])\n>>> {shown}",
+        example=example,
     )
 
 

@@ -92,9 +92,7 @@ def fused_functions():
         Named tuples (name, dtype, inputs, outputs, form, max_ulp), in the order of the registry;
         "bfloat16" where ml_dtypes is installed.
     """
-    return tuple(
-        FusedFunction(line[0], to_numpy(line[1]), *line[2:]) for line in _ufuncs.FUSED
-    )
+    return tuple(FusedFunction(line[0], to_numpy(line[1]), *line[2:]) for line in _ufuncs.FUSED)
 
 
 def max_ulp(function, dtype):
