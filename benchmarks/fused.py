@@ -8,7 +8,11 @@ Memory is what a call allocates beyond its outputs, and what the sequence needs 
 
 import argparse
 import functools
+import sys
 import tracemalloc
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).parent))  # not there already under python -P
 
 import bench_common as common
 import numpy as np
@@ -152,6 +156,76 @@ def extra_memory(call):
     return peak
 
 
+# ---- errors --------------------------------------------------------------------------------------
+
+
+def exact_results(function, entry, args):
+    """What the bounds are against; `function(name, *args)` gives exact values."""
+    shape, form = fused_shape(entry.name), entry.form
+    computed = [a if a.dtype == np.float64 else a.astype(np.float32) for a in args]
+    if shape == "bias":
+        return [function(form, computed[0] + computed[1])]
+    if shape == "bias_backward":
+        return [function(form + "_backward", args[0], computed[1] + computed[2])]
+    if shape == "value_and_grad":
+        return [function(form, args[0]), function(form + "_grad", args[0])]
+    if shape == "glu":
+        return [function(form, args[0]) * factors(function, args[1])]
+    dy, b = (factors(function, x) for x in (args[0], args[2]))
+    return [dy * b * function(form + "_grad", args[1]), dy * function(form, args[1])]
+
+
+def factors(function, x):
+    """Numbers that multiply exact values."""
+    return np.array(x.tolist(), object) if function.__name__ == "exactly" else x.astype(np.float64)
+
+
+def largest_error(entry, points):
+    """In ULP over the arguments from -12 to 6 and factors of normal(0, 1)."""
+    sys.path.append(str(Path(__file__).parents[1] / "tests"))
+    import oracle
+
+    def exactly(name, *args):
+        return np.array([oracle.exact(name, *p) for p in zip(*(a.tolist() for a in args))], object)
+
+    dtype = entry.dtype.replace("float", "f")
+    rng = np.random.default_rng(common.SEED)
+    wide = dtype == "f64"
+    points = points // 500 if wide else points
+    drawn = [rng.standard_normal(points) for _ in range(entry.inputs)]
+    last = entry.inputs - 1
+    argument = last - (fused_shape(entry.name) != "value_and_grad")
+    drawn[argument] = rng.uniform(-12, 6, points)
+    if fused_shape(entry.name).startswith("bias"):
+        drawn[argument] -= drawn[last]
+    args = [x.astype(common.numpy_dtype(entry.dtype)) for x in drawn]
+    got = getattr(fastgelu, entry.name)(*args)
+    got = got if entry.outputs == 2 else (got,)
+    function = exactly if wide else oracle.reference
+    worst = 0.0
+    for y, want in zip(got, exact_results(function, entry, args), strict=True):
+        if wide:
+            errors = [oracle.ulp_error(a, w, dtype) for a, w in zip(y.tolist(), want)]
+        else:
+            errors = oracle.ulp_errors(y, want, dtype)
+        worst = max(worst, float(np.max(errors)))
+    return worst
+
+
+def print_errors(names, points):
+    functions = [f for f in fastgelu.fused_functions() if f.name in names]
+    dtypes = list(dict.fromkeys(f.dtype for f in functions))
+    rows = []
+    for name in names:
+        row = [name]
+        for dtype in dtypes:
+            entry = next(f for f in functions if (f.name, f.dtype) == (name, dtype))
+            row.append(f"{largest_error(entry, points):.3f} ({entry.max_ulp:g})")
+        rows.append(row)
+    print(common.table(["function", *dtypes], rows), end="\n\n")
+    print(f"Max error in ULP of {points:,} random arguments, {points // 500:,} in float64 (bound).")
+
+
 def main(argv=None):
     registered = entries()
     dtypes = list(dict.fromkeys(f.dtype for f in fastgelu.fused_functions()))
@@ -162,7 +236,18 @@ def main(argv=None):
     parser.add_argument("--sizes", nargs="+", type=common.parse_size, default=SIZES)
     parser.add_argument("--threads", nargs="+", type=common.at_least(1), default=[1, 2])
     parser.add_argument("--seconds", type=common.at_least(0, float), default=0.5, help="for a row")
+    parser.add_argument(
+        "--errors",
+        nargs="?",
+        type=common.at_least(1000),
+        const=200_000,
+        metavar="N",
+        help="measure errors, at N arguments, instead of times (needs SciPy and mpmath)",
+    )
     args = parser.parse_args(argv)
+    if args.errors:
+        print_errors(args.functions, args.errors)
+        return
     labels = [steps.label for steps in rival_steps()]
     rows = []
     for dtype in args.dtypes:

@@ -261,8 +261,8 @@ FASTGELU_API void fastgelu_bias_silu_backward_bf16(size_t n, const uint16_t *dy,
 
 /* For i = 0 to n - 1: geglu of gelu, geglu_tanh, geglu_sigmoid, and swiglu of silu. The
  * value is rounded before the product, in f16 and bf16 to float. Where that is
- * subnormal (a below -13.1, -9.8, -51.7, -91.7 in float) its rounding is not in the bound. Special
- * values: b times the value's, by the rules of IEEE 754: -0 * b for a = -inf, so NaN for
+ * subnormal (a below -13.1, -10.1, -53.6, -91.8 in float) its rounding is not in the
+ * bound. Special values: b times the value's, by the rules of IEEE 754: -0 * b for a = -inf, so NaN for
  * an infinite b. y may be a or b itself; partial overlap is not allowed. Any number of
  * threads may call. With n = 0 nothing is read or written, and all pointers may be null. */
 
