@@ -437,7 +437,7 @@ bits sweep_dy(const format *t, size_t i)
 /* ---- the sweep of fused functions ------------------------------------------- */
 
 /* One of FUSED_STEP elements of the sweep, and specials at the front in every combination. */
-enum { FUSED_STEP = 5, SPECIALS = 13 };
+enum { FUSED_STEP = 17, SPECIALS = 13 };
 
 static bits special(const format *t, size_t i)
 {
