@@ -134,17 +134,22 @@ def in_turn(calls):
     return sequence
 
 
-def contenders(entry, dtype, size):
-    """{label: call}, the fused one first, and the bytes of each sequence's temporaries."""
+def contenders(entry, dtype, size, only=None):
+    """{label: call}, the fused one first, each one's outputs, and the bytes of temporaries."""
     args = arguments(entry, dtype, size)
-    outs = tuple(np.empty_like(args[0]) for _ in range(entry.outputs))
-    calls = {"fastgelu": functools.partial(getattr(fastgelu, entry.name), *args, out=outs)}
-    temporaries = {}
-    for steps in rival_steps():
-        others = tuple(np.empty_like(y) for y in outs)
-        sequence, temporaries[steps.label] = steps.bind(entry, args, others)
-        calls[steps.label] = in_turn(sequence)
-    return calls, temporaries
+    fields = [None, *rival_steps()]
+    calls, outputs, temporaries = {}, {}, {}
+    for steps in fields:
+        label = steps.label if steps else "fastgelu"
+        if only not in (None, label):
+            continue
+        outs = outputs[label] = tuple(np.empty_like(args[0]) for _ in range(entry.outputs))
+        if steps:
+            sequence, temporaries[label] = steps.bind(entry, args, outs)
+            calls[label] = in_turn(sequence)
+        else:
+            calls[label] = functools.partial(getattr(fastgelu, entry.name), *args, out=outs)
+    return calls, outputs, temporaries
 
 
 def extra_memory(call):
@@ -255,7 +260,7 @@ def main(argv=None):
             for count in args.threads:
                 common.set_threads(count)
                 for name in args.functions:
-                    calls, temporaries = contenders(registered[name], dtype, size)
+                    calls, _, temporaries = contenders(registered[name], dtype, size)
                     times = common.interleave(list(calls.values()), args.seconds)
                     best = dict(zip(calls, times.min(0), strict=True))
                     row = [name, dtype, common.size_name(size), count]

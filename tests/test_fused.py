@@ -3,7 +3,9 @@
 on one thread and several, errors, special values, no temporary arrays."""
 
 import pickle
+import re
 import tracemalloc
+from pathlib import Path
 
 import numpy as np
 import oracle
@@ -110,6 +112,12 @@ def test_fused_functions_are_apart_from_the_others():
     assert {entry.dtype for entry in FUSED} == {
         f.dtype.replace("float", "f") for f in fastgelu.functions()
     }
+
+
+def test_fused_functions_match_the_registry_file():
+    path = Path(__file__).parents[1] / "native" / "src" / "functions.def"
+    lines = re.findall(r"^FG_FUSED\((\w+), (\w+), (\w+), (\w+)\)", path.read_text(), re.MULTILINE)
+    assert lines == [(e.name, e.dtype, shape_of(e), e.form) for e in FUSED]
 
 
 @pytest.mark.parametrize("fused_name", NAMES)
@@ -288,7 +296,12 @@ def threads(request):
     _ufuncs.threads_piece(before)
 
 
-@of(lambda entry: entry.inputs > 1)
+@pytest.mark.parametrize(
+    ("fused", "threads"),
+    [(e, n) for e in FUSED for n in (1, 2) if e.inputs > 1 and (n == 1 or e.dtype == "f32")],
+    ids=str,
+    indirect=["threads"],
+)
 def test_broadcast(fused, threads, rng):
     rows, n = 37, 300
     x, *rest = arguments(fused, (rows, n), rng)
