@@ -215,7 +215,8 @@ Parameters
 ----------
 {parameters}
 out : ndarray, None, or tuple of ndarray and None, optional
-    Where the result goes; it may be an input itself. Otherwise a new array is made.
+    Where the result goes; it may be an input itself. Otherwise a new array is made. Two results
+    must not share memory with each other.
 where : array_like, optional
     Elements where this is false are not computed, and keep the value that `out` has there.
 **kwargs

@@ -135,7 +135,8 @@ static fg_overlap overlap(const char *input, npy_intp in_step, const char *outpu
     return ENTWINED;
 }
 
-/* The worst of all inputs and outputs. Two outputs are apart: NumPy sees to that. */
+/* The worst of all inputs and outputs. What two outputs that overlap hold in the end is
+ * unspecified, as in NumPy. */
 static fg_overlap worst_overlap(const fastgelu_function *f, char *const *args, npy_intp n,
                                 npy_intp const *steps, npy_intp size)
 {
