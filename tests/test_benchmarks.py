@@ -457,3 +457,46 @@ def test_the_suite_reports(tmp_path):
     assert [row["ratio to ours"] for row in rows if row["by"] == "fastgelu"] == ["1.00"] * len(
         names
     )
+
+
+# ---- fused.py ------------------------------------------------------------------------------
+
+
+def fused_entries():
+    import fused
+
+    return fused.entries().values()
+
+
+@pytest.mark.parametrize("fused_entry", fused_entries(), ids=lambda entry: entry.name)
+def test_fused_steps_compute_the_same(fused_entry):
+    import fused
+
+    calls, outputs, temporaries = fused.contenders(fused_entry, "float32", 4096)
+    assert len(calls) == 2 + (rivals.torch is not None) and all(
+        b >= 0 for b in temporaries.values()
+    )
+    for label, call in calls.items():
+        call()
+        for got, want in zip(outputs[label], outputs["fastgelu"], strict=True):
+            scale = np.finfo(np.float32).eps * np.maximum(
+                np.abs(want), np.spacing(np.abs(want)) + 1
+            )
+            assert np.all(np.abs(got - want) <= 32 * scale), label
+    alone = fused.contenders(fused_entry, "float32", 4096, only="fastgelu")[0]
+    assert list(alone) == ["fastgelu"]
+
+
+def test_fused_tables():
+    names = ["bias_gelu", "swiglu_backward"]
+    arguments = ("--functions", *names, "--sizes", "4096", "--threads", "1", "--seconds", "0")
+    (rows,) = tables(run("fused.py", *arguments))
+    assert [row["function"] for row in rows] == names
+    for row in rows:
+        assert value(row["ns/element"]) > 0 and value(row["fastgelu's steps / ours"]) > 0
+        assert value(row["KiB"]) < 16 <= value(row["KiB of the steps"])
+    (rows,) = tables(run("fused.py", "--functions", *names, "--errors", "1000"))
+    for row in rows:
+        for cell in list(row.values())[1:]:
+            error, bound = map(float, re.fullmatch(r"([\d.]+) \(([\d.]+)\)", cell).groups())
+            assert 0 < error <= bound

@@ -277,6 +277,8 @@ FG_NEAR_16(bf16)
     FG_LOOP_##dtype##_##inputs(name, dtype) FG_ENTRIES_##inputs(name, dtype)
 #include "functions.def"
 
+#include "fused.h"
+
 #define FG_STRING_(name) #name
 #define FG_STRING(name) FG_STRING_(name)
 #define FG_TABLE_(name) fg_##name
@@ -285,5 +287,6 @@ FG_NEAR_16(bf16)
 const fg_table FG_TABLE(FG_TARGET_NAME) = {
     FG_STRING(FG_TARGET_NAME),
 #define FG_FUNCTION(name, dtype, inputs, max_ulp) loop_##name##_##dtype, stream_##name##_##dtype,
+#define FG_FUSED(name, dtype, shape, form) loop_##name##_##dtype, stream_##name##_##dtype,
 #include "functions.def"
 };

@@ -196,7 +196,7 @@ static FG_INLINE void u_store_bf16(uint16_t *p, U_f32 a)
 
 static FG_INLINE U_f32 u_look_up_f32(const fg_f32 *entries, J_f32 k)
 {
-    return entries[k & (7)];
+    return entries[k & 7];
 }
 
 typedef const fg_f64 *W_f64;
@@ -208,6 +208,9 @@ static FG_INLINE U_f64 u_entry_f64(W_f64 row, int n)
 {
     return row[n];
 }
+#if defined(__GNUC__)
+#define FG_ONE_BY_ONE() __asm__ volatile("")
+#endif
 
 #include "interleave.h"
 #include "kernels.h"

@@ -72,6 +72,24 @@ function prose(line) {
     }
 }
 
+function larger(a, b) {
+    return a > b ? a : b
+}
+# As in dispatch.c.
+function fused_bound(dtype, shape, form) {
+    if (shape == "value_and_grad")
+        return larger(bound[form, dtype] + 0, bound[form "_grad", dtype] + 0)
+    if (dtype ~ /16$/)
+        return 0.501
+    if (shape == "bias")
+        return bound[form, dtype]
+    if (shape == "bias_backward")
+        return bound[form "_backward", dtype]
+    if (shape == "glu")
+        return 2 * bound[form, dtype] + 0.5
+    return larger(bound[form "_backward", dtype] + 1, 2 * bound[form, dtype] + 0.5)
+}
+
 FNR == 1 { file++ }
 
 file == 1 {
@@ -84,6 +102,12 @@ file == 1 {
             dtypes[++dtype_count] = field[2]
         dtype_seen[field[2]] = 1
         bound[field[1], field[2]] = field[4]
+    } else if (match($0, /^FG_FUSED\(/)) {
+        split(substr($0, RLENGTH + 1), field, /[,)] */)
+        if (!(field[1] in seen))
+            names[++count] = field[1]
+        seen[field[1]] = 1
+        bound[field[1], field[2]] = fused_bound(field[2], field[3], field[4])
     }
     next
 }
@@ -144,12 +168,12 @@ END {
     heading("error bounds", 1)
     print escape("In ULP, over all inputs of the type; see fastgelu_max_ulp.")
     mode("table")
-    line = sprintf("%-24s", "")
+    line = sprintf("%-30s", "")
     for (d = 1; d <= dtype_count; d++)
         line = line sprintf("%6s", dtypes[d])
     print line
     for (n = 1; n <= count; n++) {
-        line = sprintf("%-24s", names[n])
+        line = sprintf("%-30s", names[n])
         for (d = 1; d <= dtype_count; d++)
             line = line sprintf("%6s", bound[names[n], dtypes[d]])
         print escape(line)
