@@ -137,4 +137,15 @@ FG_INTERLEAVE(f64)
 FG_INTERLEAVE_16(f16)
 FG_INTERLEAVE_16(bf16)
 
+static FG_INLINE V_f64 v_widen(const fg_f32 *p)
+{
+    V_f64 a;
+    FG_EACH a.in[r] = u_widen(p + r * FG_REGISTER_LANES_f64);
+    return a;
+}
+static FG_INLINE void v_narrow(fg_f32 *p, V_f64 a)
+{
+    FG_EACH u_narrow(p + r * FG_REGISTER_LANES_f64, a.in[r]);
+}
+
 #endif

@@ -188,5 +188,16 @@ static FG_INLINE void u_store_bf16(uint16_t *p, U_f32 a)
     *p = (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
+/* ---- f32 to f64 and back ------------------------------------------------- */
+
+static FG_INLINE U_f64 u_widen(const float *p)
+{
+    return (double)*p;
+}
+static FG_INLINE void u_narrow(float *p, U_f64 a)
+{
+    *p = (float)a;
+}
+
 #include "interleave.h"
 #include "kernels.h"
