@@ -151,19 +151,20 @@ static FG_INLINE V gated_grad2(V x, V limit, exponential e, pair first, pair cha
 }
 
 /* W, D and B are polynomials in t, t and t^2. */
-#define FG_GATED_GRAD2(form)                                                                     \
-    static FG_INLINE V form##_grad2(V x)                                                         \
-    {                                                                                            \
-        const V limit = FG_GRAD2(form##_limit), t = grad2_clamped(x, limit);                     \
-        const pair at = {t, FG_C(zero)};                                                         \
-        const pair d =                                                                           \
+#define FG_GATED_GRAD2(form)                                                                       \
+    static FG_INLINE V form##_grad2(V x)                                                           \
+    {                                                                                              \
+        const V limit = FG_GRAD2(form##_limit), t = grad2_clamped(x, limit);                       \
+        const pair at = {t, FG_C(zero)};                                                           \
+        const pair d =                                                                             \
             distance(v_set(fg_grad2_##form##_zero[0][0]), v_set(fg_grad2_##form##_zero[0][1]), t); \
-        const pair w = pair_polynomial(at, FG_GRAD2_PAIRS(form##_exponent));                     \
-        const pair slope = pair_polynomial(at, FG_GRAD2_PAIRS(form##_distance));                 \
-        const pair square = two_product(t, t);                                                   \
-        const pair change = pair_product(at, pair_polynomial(square, FG_GRAD2_PAIRS(form##_change))); \
+        const pair w = pair_polynomial(at, FG_GRAD2_PAIRS(form##_exponent));                       \
+        const pair slope = pair_polynomial(at, FG_GRAD2_PAIRS(form##_distance));                   \
+        const pair square = two_product(t, t);                                                     \
+        const pair change =                                                                        \
+            pair_product(at, pair_polynomial(square, FG_GRAD2_PAIRS(form##_change)));              \
         return gated_grad2(x, limit, pair_exp(pair_product(d, w)), pair_product(d, slope), change, \
-                           FG_GRAD2_PAIR(form##_e0), FG_GRAD2_PAIR(form##_scale));               \
+                           FG_GRAD2_PAIR(form##_e0), FG_GRAD2_PAIR(form##_scale));                 \
     }
 
 FG_GATED_GRAD2(gelu_tanh)

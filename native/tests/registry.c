@@ -14,6 +14,8 @@ static const char *const names[] = {
     "gelu_tanh",    "gelu_tanh_grad",    "gelu_tanh_backward",
     "gelu_sigmoid", "gelu_sigmoid_grad", "gelu_sigmoid_backward",
     "silu",         "silu_grad",         "silu_backward",
+    "gelu_grad2",   "gelu_tanh_grad2",   "gelu_sigmoid_grad2",
+    "silu_grad2",
 };
 static const char *const dtypes[] = {"f32", "f64", "f16", "bf16"};
 enum { NAMES = sizeof names / sizeof names[0], DTYPES = sizeof dtypes / sizeof dtypes[0] };

@@ -8,6 +8,7 @@ float64. native/src/algorithms_grad2.h says what each is for.
 """
 
 import argparse
+import itertools
 import sys
 from pathlib import Path
 
@@ -56,7 +57,7 @@ def only_zero(form):
     """The zero above 0, after a look for others up to where the results vanish."""
     f = functions()[form]
     signs = [f(mp.mpf(i) / 64) > 0 for i in range(64 * 40)]
-    if sum(a != b for a, b in zip(signs, signs[1:])) != 1:
+    if sum(a != b for a, b in itertools.pairwise(signs)) != 1:
         raise ArithmeticError(f"{form}: not one zero")
     return mp.findroot(f, mp.mpf(signs.index(False)) / 64, tol=mp.mpf(10) ** -100)
 
