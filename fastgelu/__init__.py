@@ -5,6 +5,7 @@
     gelu_tanh      gelu_tanh_grad      gelu_tanh_backward        tanh approximation
     gelu_sigmoid   gelu_sigmoid_grad   gelu_sigmoid_backward     sigmoid approximation
     silu           silu_grad           silu_backward             x·σ(x)
+    gelu_grad2, gelu_tanh_grad2, gelu_sigmoid_grad2, silu_grad2  second derivatives
 
 `fastgelu.functional` has the same under the argument order of deep-learning frameworks. The
 functions can be called in functions that Numba compiles, `fastgelu.numba` runs them on Numba's

@@ -23,12 +23,18 @@ gelu_sigmoid_backward: np.ufunc
 silu: np.ufunc
 silu_grad: np.ufunc
 silu_backward: np.ufunc
+gelu_grad2: np.ufunc
+gelu_tanh_grad2: np.ufunc
+gelu_sigmoid_grad2: np.ufunc
+silu_grad2: np.ufunc
 
 class Function(NamedTuple):
     name: str
     dtype: str
     inputs: int
     max_ulp: float
+    @property
+    def compiled(self) -> bool: ...
 
 def functions() -> tuple[Function, ...]: ...
 def get_include() -> str: ...

@@ -118,7 +118,7 @@ def register(ufunc):
         return write_formula(builder, ufunc.__name__, dtype, operands)
 
 
-for ufunc in _ufuncs.UFUNCS.values():
+for ufunc in _ufuncs.COMPILED.values():
     register(ufunc)
 
 

@@ -33,6 +33,11 @@ class Function(NamedTuple):
     inputs: int
     max_ulp: float
 
+    @property
+    def compiled(self):
+        """Whether Numba and CUDA have the function too, from a formula in Python."""
+        return self.name in _ufuncs.COMPILED
+
 
 def functions():
     """List every function of every dtype.

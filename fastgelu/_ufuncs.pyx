@@ -8,7 +8,7 @@ cimport numpy as cnp
 from libc.stdint cimport uintptr_t
 from libc.stdlib cimport malloc
 
-from fastgelu._docs import docstring
+from fastgelu._docs import FORMS, docstring, split
 from fastgelu._dtypes import bfloat16
 
 cnp.import_array()
@@ -317,6 +317,13 @@ UFUNCS = {}
 for name in dict.fromkeys(function[0] for function in FUNCTIONS):
     UFUNCS[name] = make_ufunc([i for i in range(len(FUNCTIONS)) if FUNCTIONS[i][0] == name])
 del name
+
+# Those that Numba and CUDA have too: the values, slopes and backward passes.
+COMPILED = {
+    name: ufunc
+    for name, ufunc in UFUNCS.items()
+    if split(name)[0] in FORMS and split(name)[1] in ("", "_grad", "_backward")
+}
 
 if (dtype := bfloat16()) is not None:
     register_bfloat16(dtype)

@@ -21,6 +21,7 @@ try:
 except importlib.metadata.PackageNotFoundError:
     pytest.skip("numba-cuda is not installed", allow_module_level=True)
 
+COMPILED_ONLY = True
 HERE = Path(__file__).parent
 CAPABILITIES = [(7, 5), (8, 0), (9, 0)]
 TYPES = {"f32": "float32", "f64": "float64"}

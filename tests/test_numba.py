@@ -19,6 +19,7 @@ numba = pytest.importorskip("numba", reason="Numba is not installed")
 from numba import njit  # noqa: E402
 from numba.core.errors import TypingError  # noqa: E402
 
+COMPILED_ONLY = True
 SPECIAL = [0.0, -0.0, np.inf, -np.inf, np.nan, 5e-324, 1e-40, 1e308, -1e308, -0.75, -20.0, 3.0]
 
 
