@@ -14,7 +14,7 @@ FORMS = {
         "slope": "Φ(x) + x·φ(x), where Φ is the normal distribution function and φ its density",
         "zero": "-0.75179152469356446",
         "second": "φ(x)·(2 - x²), where φ is the density of the normal distribution",
-        "second_zero": "√2 = 1.4142135623730950",
+        "second_zero": "√2 (1.4142135623730950)",
         "second_at_0": "√(2/π)",
         "note": "",
         "sources": ["gelu"],
