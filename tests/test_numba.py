@@ -572,3 +572,12 @@ def test_the_benchmark_prints_its_tables():
     assert done.stdout.count("100 of 100") == 2
     for line in ("gelu(x + b) * g", "fastgelu.numba", "Threads: 1 each"):
         assert line in done.stdout
+
+
+def test_functions_without_a_formula_are_refused():
+    for name in dict.fromkeys(f.name for f in fastgelu.functions() if not f.compiled):
+        ufunc = getattr(fastgelu, name)
+        arguments = ", ".join(["x"] * ufunc.nin)
+        function = njit(eval(f"lambda x: ufunc({arguments})", {"ufunc": ufunc}))
+        with pytest.raises(TypingError, match=f"fastgelu.{name} cannot be called in compiled"):
+            function(1.0)
