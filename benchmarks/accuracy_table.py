@@ -62,7 +62,7 @@ def everywhere(entry, count, rng):
     random = oracle.array_from_bits(bits.astype(f.unsigned), f.name)
     # To where the last result vanishes: exact GELU and the tanh form, or those with e^x.
     end = {"f32": (-16, -110), "f64": (-40, -760)}.get(f.name, (-10, -60))
-    form = rivals.split(entry.name)[0]
+    form = rivals.split(entry.name)[0].removesuffix("_grad2")
     low = end[0] if form in ("gelu", "gelu_tanh") else end[1]
     middle = np.concatenate(
         [rng.uniform(low, 10, count // 4), rng.uniform(-4, 4, count - count // 2 - count // 4)]

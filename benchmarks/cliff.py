@@ -46,7 +46,7 @@ def kinds(entry, size):
     dtype = common.numpy_dtype(entry.dtype)
     info = finfo(entry.dtype)
     form, kind = rivals.split(entry.name)
-    function = getattr(fastgelu, form if kind == "" else f"{form}_grad")
+    function = getattr(fastgelu, f"{form}_grad" if kind == "_backward" else entry.name)
     normal, subnormal = where_it_falls(function, dtype, info.tiny)
     end, _ = where_it_falls(function, dtype, info.smallest_subnormal)
     sign = rng.choice([-1.0, 1.0], size)

@@ -5,6 +5,7 @@
     gelu_tanh      gelu_tanh_grad      gelu_tanh_backward        tanh approximation
     gelu_sigmoid   gelu_sigmoid_grad   gelu_sigmoid_backward     sigmoid approximation
     silu           silu_grad           silu_backward             x·σ(x)
+    gelu_grad2, gelu_tanh_grad2, gelu_sigmoid_grad2, silu_grad2  second derivatives
 
 Several steps in one pass over memory, with the bits of the steps:
 

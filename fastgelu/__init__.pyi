@@ -23,6 +23,10 @@ gelu_sigmoid_backward: np.ufunc
 silu: np.ufunc
 silu_grad: np.ufunc
 silu_backward: np.ufunc
+gelu_grad2: np.ufunc
+gelu_tanh_grad2: np.ufunc
+gelu_sigmoid_grad2: np.ufunc
+silu_grad2: np.ufunc
 bias_gelu: np.ufunc
 bias_gelu_backward: np.ufunc
 geglu: np.ufunc
@@ -49,6 +53,8 @@ class Function(NamedTuple):
     dtype: str
     inputs: int
     max_ulp: float
+    @property
+    def compiled(self) -> bool: ...
 
 class FusedFunction(NamedTuple):
     name: str

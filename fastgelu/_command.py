@@ -39,9 +39,11 @@ def optional(module, extra="cli"):
 # ---- options ---------------------------------------------------------------------------------
 
 
-def registry_names(inputs=(1, 2)):
-    """The functions with that many inputs."""
-    return list(dict.fromkeys(f.name for f in fastgelu.functions() if f.inputs in inputs))
+def registry_names(inputs=(1, 2), compiled=False):
+    """The functions with that many inputs; those alone that Numba and CUDA have too, and others
+    compute as well."""
+    entries = [f for f in fastgelu.functions() if f.inputs in inputs and f.compiled >= compiled]
+    return list(dict.fromkeys(f.name for f in entries))
 
 
 def registry_dtypes():

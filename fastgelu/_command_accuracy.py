@@ -102,7 +102,7 @@ def ulp_errors(got, want, dtype):
 def self_check(exact, rng, points=200):
     """The largest error in ULP of our float64 functions against mpmath: the truth's own."""
     x = np.concatenate([rng.uniform(-14, 14, points // 2), rng.uniform(-3, 3, points // 2)])
-    names = _command.registry_names((1,))
+    names = _command.registry_names((1,), compiled=True)
     return max(
         float(np.max(ulp_errors(getattr(fastgelu, n)(x), exact.pairs(n, x), "float64")))
         for n in names
@@ -286,7 +286,7 @@ def add_command(commands):
         description="Measures the largest and the mean error in ULP and the share of correctly "
         "rounded results, by range, of fastgelu and of every rival installed.",
     )
-    names = _command.registry_names((1,))
+    names = _command.registry_names((1,), compiled=True)
     _command.add_list_option(
         parser, "--functions", names, [n for n in _command.FORMS if n in names], "functions"
     )

@@ -383,7 +383,7 @@ def add_command(commands):
         description="Measures ns an element and GB/s of fastgelu and of every rival installed, in "
         "turns: same data, same threads, warm. Ctrl-C prints what there is by then.",
     )
-    names = _command.registry_names((1,))
+    names = _command.registry_names((1,), compiled=True)
     default = [name for name in ("gelu", "gelu_tanh", "silu", "gelu_grad") if name in names]
     _command.add_list_option(parser, "--functions", names, default, "functions")
     _command.add_list_option(parser, "--dtypes", _command.registry_dtypes(), ["float32"], "dtypes")

@@ -234,7 +234,7 @@ def register(ufunc):
         lower_builtin(ufunc, *kinds)(lower)
 
 
-for ufunc in _ufuncs.UFUNCS.values():
+for ufunc in _ufuncs.COMPILED.values():
     register(ufunc)
 
 

@@ -5,14 +5,17 @@ import textwrap
 
 from fastgelu._dtypes import to_numpy
 
-# For each form: what it is called, its formula, its slope's formula, the zero of its slope, notes
-# and sources.
+# For each form: what it is called, its formula, those of its slope and second derivative, the zeros
+# of these, the second derivative at 0, notes and sources.
 FORMS = {
     "gelu": {
         "title": "GELU",
         "value": "x·Φ(x), where Φ(x) = erfc(-x/√2)/2 is the normal distribution function",
         "slope": "Φ(x) + x·φ(x), where Φ is the normal distribution function and φ its density",
         "zero": "-0.75179152469356446",
+        "second": "φ(x)·(2 - x²), where φ is the density of the normal distribution",
+        "second_zero": "√2 (1.4142135623730950)",
+        "second_at_0": "√(2/π)",
         "note": "",
         "sources": ["gelu"],
     },
@@ -21,6 +24,10 @@ FORMS = {
         "value": "x·(1 + tanh(√(2/π)·(x + 0.044715·x³)))/2",
         "slope": "(1 + tanh u)/2 + x·u'·(1 - tanh² u)/2, where u = √(2/π)·(x + 0.044715·x³)",
         "zero": "-0.75246142207101626",
+        "second": "s·(1 - s)·(2·v' + x·v'' + x·v'²·(1 - 2·s)), where s = σ(v) = 1/(1 + exp(-v))\n"
+        "and v = 2·√(2/π)·(x + 0.044715·x³)",
+        "second_zero": "1.4185040087908284",
+        "second_at_0": "√(2/π)",
         "note": "It differs from the exact form by at most 4.732e-4 (near abs(x) = 2.70).",
         "sources": ["gelu"],
     },
@@ -29,6 +36,10 @@ FORMS = {
         "value": "x·σ(1.702·x), where σ(v) = 1/(1 + exp(-v))",
         "slope": "σ(v)·(1 + v·σ(-v)), where v = 1.702·x and σ(v) = 1/(1 + exp(-v))",
         "zero": "-0.75115425544128895",
+        "second": "1.702·s·(1 - s)·(2 + v·(1 - 2·s)), where s = σ(v) = 1/(1 + exp(-v)) and\n"
+        "v = 1.702·x",
+        "second_zero": "1.4097281319127307",
+        "second_at_0": "0.851",
         "note": "It differs from the exact form by at most 0.020335 (near abs(x) = 2.27).",
         "sources": ["gelu"],
     },
@@ -37,6 +48,9 @@ FORMS = {
         "value": "x·σ(x), where σ(v) = 1/(1 + exp(-v))",
         "slope": "σ(x)·(1 + x·σ(-x)), where σ(v) = 1/(1 + exp(-v))",
         "zero": "-1.2784645427610738",
+        "second": "s·(1 - s)·(2 + x·(1 - 2·s)), where s = σ(x) = 1/(1 + exp(-x))",
+        "second_zero": "2.3993572805154677",
+        "second_at_0": "0.5",
         "note": "",
         "sources": ["silu", "swish"],
     },
@@ -100,6 +114,8 @@ SPECIALS = {
     "_backward": "`x1` times the slope, by the rules of IEEE 754; the slope is 1 at +inf,\n"
     "-0.0 at -inf, 0.5 at ±0, NaN at NaN. It is zero at x2 = {zero}, and relative\n"
     "accuracy is kept around it too.",
+    "_grad2": "±inf -> -0.0, ±0 -> {second_at_0}, NaN -> NaN. The function is even, and zero\n"
+    "at x = ±{second_zero}, and relative accuracy is kept around there too.",
 }
 
 KINDS = {
@@ -116,6 +132,13 @@ KINDS = {
         "parameters": "x : array_like\n    The argument.",
         "result": "y",
         "returns": "The slope at each element of `x`, of the same shape.",
+    },
+    "_grad2": {
+        "summary": "The second derivative of {title}, element by element.",
+        "formula": "The value of {second}.",
+        "parameters": "x : array_like\n    The argument.",
+        "result": "y",
+        "returns": "The second derivative at each element of `x`, of the same shape.",
     },
     "_backward": {
         "summary": "The backward pass of {title}, element by element.",
@@ -288,7 +311,7 @@ def fused_docstring(name, form, bounds):
 
 def split(name):
     """The form and the kind: "silu_grad" -> ("silu", "_grad")."""
-    for kind in ("_grad", "_backward"):
+    for kind in ("_grad", "_backward", "_grad2"):
         if name.endswith(kind):
             return name.removesuffix(kind), kind
     return name, ""

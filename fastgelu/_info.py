@@ -42,6 +42,11 @@ class Function(NamedTuple):
     inputs: int
     max_ulp: float
 
+    @property
+    def compiled(self):
+        """Whether Numba and CUDA have the function too, from a formula in Python."""
+        return self.name in _ufuncs.COMPILED
+
 
 class FusedFunction(NamedTuple):
     """One fused function of one dtype, as `fastgelu.fused_functions` lists them.

@@ -361,9 +361,23 @@ def register(ufunc):
         return lower_call(ufunc, context, builder, signature, args)
 
 
+def refuse(ufunc):
+    """Say of a ufunc without a formula in Python that there is none."""
+
+    @type_callable(ufunc)
+    def type_none(context):
+        def typer(*args, **kwargs):
+            raise TypingError(f"fastgelu.{ufunc.__name__} cannot be called in compiled functions")
+
+        return typer
+
+
 for index, (name, dtype, *_) in enumerate(_ufuncs.FUNCTIONS):
     llvmlite.binding.add_symbol(f"fastgelu_{name}_{dtype}", _ufuncs.kernel_address(index))
 for name, address in _ufuncs.PLAN_ADDRESSES.items():
     llvmlite.binding.add_symbol(f"fastgelu_plan_{name}", address)
 for ufunc in _ufuncs.UFUNCS.values():
-    register(ufunc)
+    if ufunc.__name__ in _ufuncs.COMPILED:
+        register(ufunc)
+    else:
+        refuse(ufunc)

@@ -8,7 +8,7 @@ cimport numpy as cnp
 from libc.stdint cimport uintptr_t
 from libc.stdlib cimport malloc
 
-from fastgelu._docs import docstring, fused_docstring
+from fastgelu._docs import FORMS, docstring, fused_docstring, split
 from fastgelu._dtypes import bfloat16
 
 cnp.import_array()
@@ -368,6 +368,13 @@ for name in dict.fromkeys(name for name, _ in NAMES):
 del name
 UFUNCS = {name: ALL_UFUNCS[name] for name, *_ in FUNCTIONS}
 FUSED_UFUNCS = {name: ALL_UFUNCS[name] for name, *_ in FUSED}
+
+# Those that Numba and CUDA have too: the values, slopes and backward passes.
+COMPILED = {
+    name: ufunc
+    for name, ufunc in UFUNCS.items()
+    if split(name)[0] in FORMS and split(name)[1] in ("", "_grad", "_backward")
+}
 
 if (dtype := bfloat16()) is not None:
     register_bfloat16(dtype)

@@ -28,7 +28,7 @@ from numba.core import config as _config  # noqa: E402
 
 from fastgelu import _cuda_kernels  # noqa: E402
 
-__all__ = list(_ufuncs.UFUNCS)
+__all__ = list(_ufuncs.COMPILED)
 
 SIMULATED = bool(_config.ENABLE_CUDASIM)
 BLOCK = 8 if SIMULATED else 256  # the simulator starts a Python thread for each of a block
@@ -458,4 +458,4 @@ def _function(ufunc):
     return function
 
 
-globals().update({name: _function(ufunc) for name, ufunc in _ufuncs.UFUNCS.items()})
+globals().update({name: _function(ufunc) for name, ufunc in _ufuncs.COMPILED.items()})

@@ -22,7 +22,7 @@ from fastgelu._dtypes import from_numpy
 _library = _numba.import_numba()
 _numba.init()
 
-__all__ = list(_ufuncs.UFUNCS)
+__all__ = list(_ufuncs.COMPILED)
 
 # Fewer elements are not worth a thread, nor a part of the work.
 FEWEST = 1 << 16
@@ -207,4 +207,4 @@ def _function(ufunc):
     return function
 
 
-globals().update({name: _function(ufunc) for name, ufunc in _ufuncs.UFUNCS.items()})
+globals().update({name: _function(ufunc) for name, ufunc in _ufuncs.COMPILED.items()})

@@ -7,6 +7,8 @@ A test that takes one of these arguments runs once for each of
     unary, binary  those with one input, and those with two
     name           every function's name; unary_name and binary_name likewise
     target         every instruction set that this machine has
+
+In a module with COMPILED_ONLY, the functions are those that Numba and CUDA have too.
 """
 
 import os
@@ -28,6 +30,12 @@ class Entry(NamedTuple):
     dtype: str
     inputs: int
     max_ulp: float
+
+    @property
+    def compiled(self):
+        import fastgelu
+
+        return fastgelu.Function(*self).compiled
 
     @property
     def ufunc(self):
@@ -70,8 +78,8 @@ def fused_registry():
     ]
 
 
-def names(inputs=(1, 2)):
-    return list(dict.fromkeys(entry.name for entry in registry() if entry.inputs in inputs))
+def names(entries):
+    return list(dict.fromkeys(entry.name for entry in entries))
 
 
 def supported_targets():
@@ -81,20 +89,22 @@ def supported_targets():
 
 
 PARAMETERS = {
-    "entry": registry,
-    "unary": lambda: [entry for entry in registry() if entry.inputs == 1],
-    "binary": lambda: [entry for entry in registry() if entry.inputs == 2],
+    "entry": lambda entries: entries,
+    "unary": lambda entries: [entry for entry in entries if entry.inputs == 1],
+    "binary": lambda entries: [entry for entry in entries if entry.inputs == 2],
     "name": names,
-    "unary_name": lambda: names([1]),
-    "binary_name": lambda: names([2]),
-    "target": supported_targets,
+    "unary_name": lambda entries: names(PARAMETERS["unary"](entries)),
+    "binary_name": lambda entries: names(PARAMETERS["binary"](entries)),
+    "target": lambda entries: supported_targets(),
 }
 
 
 def pytest_generate_tests(metafunc):
+    compiled_only = getattr(metafunc.module, "COMPILED_ONLY", False)
     for argument, values in PARAMETERS.items():
         if argument in metafunc.fixturenames:
-            metafunc.parametrize(argument, values(), ids=str)
+            entries = [entry for entry in registry() if entry.compiled >= compiled_only]
+            metafunc.parametrize(argument, values(entries), ids=str)
 
 
 def pytest_report_header(config):

@@ -66,8 +66,8 @@ FORMATS = {
 
 
 def split(function):
-    """("gelu_tanh", "grad") from "gelu_tanh_grad"; the kind is value, grad or backward."""
-    for kind in ("grad", "backward"):
+    """("gelu_tanh", "grad") from "gelu_tanh_grad"; the kind is value, grad, backward or grad2."""
+    for kind in ("grad", "backward", "grad2"):
         form = function.removesuffix("_" + kind)
         if form != function:
             break
@@ -273,6 +273,19 @@ def _slope(form, x):
     return gate * factor, -_mp.mag(factor)
 
 
+def _second(form, x):
+    """(second derivative, bits cancelled in it), at the working precision."""
+    if form == "gelu":
+        factor = 2 - x * x
+        return _exp(-x * x / 2) / _mp.sqrt(2 * _mp.pi) * factor, 2 - _mp.mag(factor)
+    v, dv = _steepness(form, x)
+    d2v = 12 * _mp.sqrt(2 / _mp.pi) * _mp.mpf("0.044715") * x if form == "gelu_tanh" else 0
+    first = 2 * dv + x * d2v
+    one, other = 1 / (1 + _exp(-v)), 1 / (1 + _exp(v))
+    factor = first + x * dv**2 * (other - one)
+    return one * other * factor, _mp.mag(first) - _mp.mag(factor)
+
+
 def _at(x):
     """The working precision that PRECISION right bits need at x.
 
@@ -293,14 +306,28 @@ def _exact_slope(form, x, precision):
         return 1.0 if x > 0 else -0.0
     if x == 0:
         return 0.5
+    return _uncancelled(_slope, form, x)
+
+
+@functools.lru_cache(maxsize=1 << 15)
+def _exact_second(form, x, precision):
+    """The second derivative likewise."""
+    assert precision == PRECISION
+    if math.isnan(x):
+        return math.nan
+    return -0.0 if math.isinf(x) else _uncancelled(_second, form, x)
+
+
+def _uncancelled(function, form, x):
+    """function(form, x), which says how many bits cancel, with as many more to start with."""
     with _at(x):
         start = _mp.prec
     lost = 0
     while True:
         with _mp.workprec(start + lost):
-            slope, cancelled = _slope(form, _mp.mpf(x))
-        if slope != 0 and cancelled <= lost + 16:
-            return slope
+            result, cancelled = function(form, _mp.mpf(x))
+        if result != 0 and cancelled <= lost + 16:
+            return result
         lost = 2 * lost + 64
 
 
@@ -322,6 +349,8 @@ def exact(function, *args):
             return -0.0
         with _at(x):
             return _mp.mpf(x) * _gate(form, _mp.mpf(x))
+    if kind == "grad2":
+        return _exact_second(form, x, PRECISION)
     slope = _exact_slope(form, x, PRECISION)
     if kind == "grad":
         return slope
@@ -349,16 +378,32 @@ _TERMS = 24
 def _zero_of_slope(form):
     """(zero as hi + lo, Taylor coefficients of the slope there, constant term left out)."""
     guess = {"gelu": -0.75, "gelu_tanh": -0.75, "gelu_sigmoid": -0.75, "silu": -1.28}[form]
+    return _series_at_zero(lambda x: _slope(form, x)[0], guess)
+
+
+@functools.cache
+def _zero_of_second(form):
+    """The same of the second derivative, for the zero below 0."""
+    guess = -2.4 if form == "silu" else -1.41
+    return _series_at_zero(lambda x: _second(form, x)[0], guess)
+
+
+def _series_at_zero(f, guess):
     with _mp.workprec(4 * PRECISION):
-        zero = _mp.findroot(lambda x: _slope(form, x)[0], guess)
+        zero = _mp.findroot(f, guess)
         high = float(zero)
-        series = _mp.taylor(lambda x: _slope(form, x)[0], zero, _TERMS)
+        series = _mp.taylor(f, zero, _TERMS)
         return high, float(zero - high), [float(c) for c in series[1:]]
 
 
 def slope_zero(form):
     """The float64 nearest to the zero of the form's slope."""
     return _zero_of_slope(form)[0]
+
+
+def second_zero(form):
+    """The float64 nearest to the negative zero of the form's second derivative."""
+    return _zero_of_second(form)[0]
 
 
 def _two_product(a, b):
@@ -422,7 +467,7 @@ def reference(function, *args):
 
 
 def _fast(form, kind, x):
-    """The value, or the slope, at the array x."""
+    """The value, the slope or the second derivative at the array x."""
     # Past these bounds every result is x, 1 or less than 2^-1000, and nothing may overflow.
     t = np.minimum(np.abs(x), 2000.0 if form in ("silu", "gelu_sigmoid") else 60.0)
     t = np.where(np.isnan(x), 1.0, t)
@@ -433,15 +478,30 @@ def _fast(form, kind, x):
         density = np.exp(-0.5 * (t * t))  # t*t is exact
         tail = 0.5 * density * erfcx(t * math.sqrt(0.5))
         slope = density * (0.5 * erfcx(t * math.sqrt(0.5)) - t * (1 / math.sqrt(2 * math.pi)))
+        second = density * (1 / math.sqrt(2 * math.pi)) * (2 - t * t)
     else:
         v, low, dv = _fast_steepness(form, t)
         e = np.exp(-v) * (1 - low)
         tail = e / (1 + e)
         slope = tail * (1 - t * dv / (1 + e))
+        # w' + t w''/2 of the tanh form, since w'' t = 2 (w' - w'(0))
+        first = dv + (dv - _constant("tanh")[0] if form == "gelu_tanh" else 0)
+        second = tail / (1 + e) * (2 * first - t * dv * dv * ((1 - e) / (1 + e)))
     if kind == "value":
         y = np.where(negative, x * tail, x * (1 - tail))
         return np.where(x == -math.inf, -0.0, np.where(np.isinf(x) & ~negative, x, y))
-    zero, zero_low, series = _zero_of_slope(form)
+    if kind == "grad2":
+        _mend_near_zero(second, t, _zero_of_second(form))
+        return np.where(np.isnan(x), math.nan, np.where(np.isinf(x), -0.0, second))
+    _mend_near_zero(slope, t, _zero_of_slope(form))
+    y = np.where(negative, slope, 1 - slope)
+    y = np.where(x == -math.inf, -0.0, y)
+    return np.where(np.isnan(x), math.nan, y)
+
+
+def _mend_near_zero(y, t, zero_and_series):
+    """The Taylor series in y where -t is near the zero."""
+    zero, zero_low, series = zero_and_series
     d = (-t - zero) - zero_low
     near = np.abs(d) < _NEAR
     if near.any():
@@ -449,7 +509,4 @@ def _fast(form, kind, x):
         total = np.zeros_like(close)
         for c in reversed(series):
             total = total * close + c
-        slope[near] = close * total
-    y = np.where(negative, slope, 1 - slope)
-    y = np.where(x == -math.inf, -0.0, y)
-    return np.where(np.isnan(x), math.nan, y)
+        y[near] = close * total

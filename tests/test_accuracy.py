@@ -133,14 +133,17 @@ def tail(function, dtype, count, rng):
 
 
 def slope_zero(function, dtype, count, rng):
-    """To the last number next to the zero of the slope, and ever further from it."""
-    zero = oracle.slope_zero(oracle.split(function)[0])
+    """To the last number next to the zero of the slope, or of the second derivative, and ever
+    further from it."""
+    form, kind = oracle.split(function)
+    zero = oracle.second_zero(form) if kind == "grad2" else oracle.slope_zero(form)
     f = oracle.FORMATS[dtype]
     centre = oracle.round_to(-zero, dtype)
     reach = 2.0 ** rng.uniform(0, f.precision - 3, count)
     steps = np.where(rng.random(count) < 0.5, reach, -reach).astype(np.int64)
     magnitudes = np.concatenate([centre + steps, around(zero, min(count // 8, 2000), dtype)])
-    # On the positive side, at the same distance from 0, the slope passes 1.
+    # On the positive side, at the same distance from 0, the slope passes 1, and the second
+    # derivative vanishes too.
     return np.concatenate([array(magnitudes, True, dtype), array(magnitudes[::4], False, dtype)])
 
 
@@ -286,12 +289,18 @@ def scipy_terms(function, x):
     if form == "gelu":
         gate, dv = special.ndtr(x), None
         second = x * np.exp(-x * x / 2) / math.sqrt(2 * math.pi)
+        if kind == "grad2":
+            density = np.exp(-x * x / 2) / math.sqrt(2 * math.pi)
+            return 2 * density, -x * x * density
     else:
         c = {"silu": 1.0, "gelu_sigmoid": 1.702, "gelu_tanh": 2 * math.sqrt(2 / math.pi)}[form]
         k = 0.044715 if form == "gelu_tanh" else 0.0
         v, dv = c * (x + k * x**3), c * (1 + 3 * k * x * x)
         gate = special.expit(v)
         second = x * dv * gate * special.expit(-v)
+        if kind == "grad2":
+            bell = gate * special.expit(-v)
+            return bell * (2 * dv + x * 6 * c * k * x), -x * dv * dv * bell * np.tanh(v / 2)
     return (x * gate, 0.0) if kind == "value" else (gate, second)
 
 
@@ -302,7 +311,9 @@ SCIPY_ULP = 16
 
 def test_against_scipy(unary, rng):
     pytest.importorskip("scipy.special", reason="SciPy has the formulas to compare with")
-    x = rounded(rng.uniform(-3, 8, 100_000), unary.dtype)
+    # second derivatives fall on the right too, where the argument's rounding shows
+    last = 3 if unary.name.endswith("_grad2") else 8
+    x = rounded(rng.uniform(-3, last, 100_000), unary.dtype)
     first, second = scipy_terms(unary.name, x.astype(np.float64))
     got = unary.ufunc(x).astype(np.float64)
     allowed = SCIPY_ULP * np.spacing(np.abs(first) + np.abs(second))

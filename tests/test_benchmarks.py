@@ -362,7 +362,8 @@ def test_cliff_data_is_what_it_says(entry):
     (line,) = (f for f in of_name if f.dtype == oracle.FORMATS[entry.dtype].numpy.name)
     info = cliff.finfo(line.dtype)
     form, kind = oracle.split(entry.name)
-    function = getattr(fastgelu, form if kind == "value" else f"{form}_grad")
+    slope = "_grad" if kind == "backward" else f"_{kind}"
+    function = getattr(fastgelu, form if kind == "value" else f"{form}{slope}")
     data = cliff.kinds(line, count)
     assert all(x.dtype == info.dtype and len(x) == count for x in data.values())
     assert (data["negative"] < 0).all()

@@ -24,6 +24,7 @@ try:
 except importlib.metadata.PackageNotFoundError:
     pytest.skip("numba-cuda is not installed", allow_module_level=True)
 
+COMPILED_ONLY = True
 HERE = Path(__file__).parent
 BENCHMARKS = HERE.parent / "benchmarks"
 CAPABILITIES = [(7, 5), (8, 0), (9, 0)]

@@ -14,6 +14,7 @@ import sweep
 
 from fastgelu import _formulas, _formulas16, _operations
 
+COMPILED_ONLY = True
 ROOT = Path(__file__).parents[1]
 GENERATOR = ROOT / "native" / "tools" / "generate_formulas.py"
 

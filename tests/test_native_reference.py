@@ -43,6 +43,11 @@ def library(tmp_path_factory):
         ctypes.c_size_t,
         *[ctypes.c_void_p] * 3,
     ]
+    loaded.reference_second.argtypes = [
+        ctypes.c_int,
+        ctypes.c_size_t,
+        *[ctypes.c_void_p] * 2,
+    ]
     return loaded
 
 
@@ -54,8 +59,8 @@ def variants(library):
 
 
 def evaluate(library, form, x):
-    """(values, slopes) of the C reference, in blocks of different lengths."""
-    value, slope = np.empty(x.size), np.empty(x.size)
+    """(values, slopes, second derivatives) of the C reference, in blocks of different lengths."""
+    value, slope, second = np.empty((3, x.size))
     start, length = 0, 1
     while start < x.size:
         n = min(length, x.size - start)
@@ -66,8 +71,11 @@ def evaluate(library, form, x):
             value[start:].ctypes.data,
             slope[start:].ctypes.data,
         )
+        library.reference_second(
+            oracle.FORMS.index(form), n, x[start:].ctypes.data, second[start:].ctypes.data
+        )
         start, length = start + n, length % 2048 + 89
-    return value, slope
+    return value, slope, second
 
 
 def steepness(form, t):
@@ -101,10 +109,14 @@ def neighbours(points, count):
 def inputs(form, rng):
     """The points for a form: both signs of each, shuffled."""
     zero, limit = -oracle.slope_zero(form), LIMITS[form]
+    second_zero = -oracle.second_zero(form)
     edges = [
         zero,
         zero - SERIES_RADIUS,
         zero + SERIES_RADIUS,
+        second_zero,
+        second_zero - SERIES_RADIUS,
+        second_zero + SERIES_RADIUS,
         limit,
         *where_the_exponent_changes(form),
     ]
@@ -118,6 +130,7 @@ def inputs(form, rng):
         (zero + SERIES_RADIUS * rng.uniform(-1.1, 1.1, 300)).astype(np.float32),
         # at all distances from the zero
         (zero + rng.choice([-1, 1], 300) * np.exp2(rng.uniform(-24, -3, 300))).astype(np.float32),
+        (second_zero + SERIES_RADIUS * rng.uniform(-1.1, 1.1, 300)).astype(np.float32),
     ]
     t = np.abs(np.concatenate(t))
     return rng.permutation(np.concatenate([t, -t]))
@@ -129,7 +142,7 @@ def test_against_mpmath(library, form, rng):
     results = {name: evaluate(library, form, x) for name in variants(library)}
     worst = {}
     for i, point in enumerate(x.tolist()):
-        for kind, function in enumerate((form, form + "_grad")):
+        for kind, function in enumerate((form, form + "_grad", form + "_grad2")):
             want = oracle.exact(function, point)
             for name, got in results.items():
                 got = got[kind][i]
@@ -142,7 +155,7 @@ def test_against_mpmath(library, form, rng):
                     worst[name, function] = error, point.hex()
     for (name, function), (error, point) in worst.items():
         print(f"{function} {name}: 2^{math.log2(error):.1f} at {point}")
-    assert len(worst) == 2 * len(results)
+    assert len(worst) == 3 * len(results)
     for where, (error, point) in worst.items():
         assert error < TOLERANCE, f"{where} at {point}: 2^{math.log2(error):.1f}"
 
@@ -156,8 +169,9 @@ def assert_same_encodings(rows, wants, name):
 def test_special_values(library, form):
     x = np.array([0.0, -0.0, np.inf, -np.inf, np.nan], np.float32)
     for name in variants(library):
-        value, slope = evaluate(library, form, np.repeat(x, 40))
-        value, slope = value.reshape(5, 40), slope.reshape(5, 40)
+        value, slope, second = np.reshape(evaluate(library, form, np.repeat(x, 40)), (3, 5, 40))
+        assert_same_encodings(second[2:4], [-0.0, -0.0], name)
+        assert np.isnan(second[4]).all(), name
         assert_same_encodings(value[:4], [0.0, -0.0, np.inf, -0.0], name)
         assert_same_encodings(slope[2:4], [1.0, -0.0], name)
         assert (abs(2 * slope[:2] - 1) < TOLERANCE).all(), name

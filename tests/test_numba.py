@@ -19,6 +19,7 @@ numba = pytest.importorskip("numba", reason="Numba is not installed")
 from numba import njit  # noqa: E402
 from numba.core.errors import TypingError  # noqa: E402
 
+COMPILED_ONLY = True
 SPECIAL = [0.0, -0.0, np.inf, -np.inf, np.nan, 5e-324, 1e-40, 1e308, -1e308, -0.75, -20.0, 3.0]
 
 
@@ -620,3 +621,12 @@ def test_the_benchmark_prints_its_tables():
     assert done.stdout.count("100 of 100") == 2
     for line in ("gelu(x + b) * g", "fastgelu.numba", "Threads: 1 each"):
         assert line in done.stdout
+
+
+def test_functions_without_a_formula_are_refused():
+    for name in dict.fromkeys(f.name for f in fastgelu.functions() if not f.compiled):
+        ufunc = getattr(fastgelu, name)
+        arguments = ", ".join(["x"] * ufunc.nin)
+        function = njit(eval(f"lambda x: ufunc({arguments})", {"ufunc": ufunc}))
+        with pytest.raises(TypingError, match=f"fastgelu.{name} cannot be called in compiled"):
+            function(1.0)

@@ -10,14 +10,22 @@ import oracle
 import pytest
 from mpmath import mp
 
-VALUES_AND_SLOPES = [form + kind for form in oracle.FORMS for kind in ("", "_grad")]
+UNARY = [form + kind for form in oracle.FORMS for kind in ("", "_grad", "_grad2")]
 
-# The zeros of the slopes, from the design.
+# The zeros of the slopes.
 ZEROS = {
     "gelu": "-0.751791524693564457457904947",
     "gelu_tanh": "-0.752461422071016258488",
     "gelu_sigmoid": "-0.751154255441288951298",
     "silu": "-1.278464542761073795109",
+}
+
+
+SECOND_ZEROS = {
+    "gelu": "-1.4142135623730950488016887",
+    "gelu_tanh": "-1.418504008790828355548",
+    "gelu_sigmoid": "-1.409728131912730709655",
+    "silu": "-2.399357280515467667833",
 }
 
 
@@ -49,8 +57,11 @@ def test_value_and_slope_against_the_definition(form, x):
         # A central difference of a step so small that its error of h^2 is far below 40 digits.
         step = mp.ldexp(1, -1200)
         slope = (naive(form, x + step) - naive(form, x - step)) / (2 * step)
+        step = mp.ldexp(1, -600)
+        second = (naive(form, x + step) - 2 * value + naive(form, x - step)) / step**2
     assert relative(oracle.exact(form, x), value) < mp.mpf(10) ** -44
     assert relative(oracle.exact(form + "_grad", x), slope) < mp.mpf(10) ** -44
+    assert relative(oracle.exact(form + "_grad2", x), second) < mp.mpf(10) ** -44
 
 
 @pytest.mark.parametrize("t", [0.25, 1.0, 5.5, 13.0, 36.0, 54.0, 999.0, 1000.0, 12345.0])
@@ -67,10 +78,10 @@ def test_gelu_tail_against_an_integral(t):
     assert relative(oracle.exact("gelu_grad", -t), slope) < mp.mpf(10) ** -40
 
 
-@pytest.mark.parametrize("function", VALUES_AND_SLOPES)
+@pytest.mark.parametrize("function", UNARY)
 def test_forty_digits_at_every_magnitude(function, rng, monkeypatch):
-    form, _ = oracle.split(function)
-    zero = oracle.slope_zero(form)
+    form, kind = oracle.split(function)
+    zero = oracle.second_zero(form) if kind == "grad2" else oracle.slope_zero(form)
     points = [zero, math.nextafter(zero, 0), math.nextafter(zero, -1), zero * (1 + 1e-9)]
     points += rng.uniform(-60, 10, 30).tolist()
     points += rng.integers(0, 2**64, 16, np.uint64).view(np.float64).tolist()
@@ -97,6 +108,21 @@ def test_zeros_of_the_slopes(form):
         for x in (math.nextafter(high, -9), math.nextafter(high, 9))
     ]
     assert signs == [False, True]
+
+
+@pytest.mark.parametrize("form", oracle.FORMS)
+def test_zeros_of_the_second_derivatives(form):
+    with mp.workdps(40):
+        zero = mp.mpf(SECOND_ZEROS[form])
+        high, low, _ = oracle._zero_of_second(form)
+        assert abs(mp.mpf(high) + mp.mpf(low) - zero) < mp.mpf(10) ** -20
+    high = oracle.second_zero(form)
+    for sign in (-1, 1):
+        signs = [
+            oracle.exact(form + "_grad2", sign * x) > 0
+            for x in (math.nextafter(high, -9), math.nextafter(high, 9))
+        ]
+        assert signs == [False, True]
 
 
 @pytest.mark.parametrize(
@@ -144,6 +170,10 @@ def test_special_arguments(form):
     assert bits(form + "_grad", inf) == same(1.0)
     assert bits(form + "_grad", -inf) == same(-0.0)
     assert bits(form + "_grad", nan) == same(nan)
+    assert bits(form + "_grad2", inf) == bits(form + "_grad2", -inf) == same(-0.0)
+    assert bits(form + "_grad2", nan) == same(nan)
+    at_0 = {"gelu_sigmoid": 0.851, "silu": 0.5}.get(form, math.sqrt(2 / math.pi))
+    assert bits(form + "_grad2", 0.0)[0] == bits(form + "_grad2", -0.0)[0] == same(at_0)[0]
     assert bits(form + "_backward", 2.5, inf) == same(2.5)
     assert bits(form + "_backward", -2.5, -inf) == same(0.0)
     assert bits(form + "_backward", inf, -inf) == same(nan)
@@ -304,9 +334,11 @@ def test_ulp_errors_is_ulp_error_vectorised(dtype, rng):
 # ---- the fast reference ------------------------------------------------------------------
 
 
-def reference_points(form, rng):
+def reference_points(function, rng):
     """float32 numbers over every regime of the fast reference."""
-    zero = np.float32(oracle.slope_zero(form))
+    form, kind = oracle.split(function)
+    zero = oracle.second_zero(form) if kind == "grad2" else oracle.slope_zero(form)
+    zero = np.float32(zero)
     near = [zero]
     for direction in (np.float32(-9), np.float32(9)):
         x = zero
@@ -325,13 +357,15 @@ def reference_points(form, rng):
     ]
     x = np.concatenate([np.asarray(p, np.float32) for p in parts])
     x = x[x > -deep] if form != "gelu_tanh" else x[x > -19]
-    return np.concatenate([x, -x[np.abs(x) < 30]])
+    x = np.concatenate([x, -x[np.abs(x) < 30]])
+    if kind == "grad2":  # which falls on both sides
+        x = x[np.abs(x) < (19 if form == "gelu_tanh" else deep)]
+    return x
 
 
-@pytest.mark.parametrize("function", VALUES_AND_SLOPES)
+@pytest.mark.parametrize("function", UNARY)
 def test_reference_against_the_exact_oracle(function, rng):
-    form, _ = oracle.split(function)
-    x = reference_points(form, rng)
+    x = reference_points(function, rng)
     worst = 0.0
     for point, value in zip(x.tolist(), oracle.reference(function, x).tolist(), strict=True):
         error = float(relative(value, oracle.exact(function, point)))
@@ -341,13 +375,16 @@ def test_reference_against_the_exact_oracle(function, rng):
     print(f"{function}: worst relative error of {len(x)} points 2^{math.log2(worst):.1f}")
 
 
-@pytest.mark.parametrize("function", VALUES_AND_SLOPES)
+@pytest.mark.parametrize("function", UNARY)
 def test_reference_where_it_underflows(function):
     x = -np.ldexp(np.float32(1.5), np.arange(9, 127)).astype(np.float32)
     got = oracle.reference(function, x)
     assert np.all(np.abs(got) < 2.0**-400) and np.all(np.signbit(got))
     got = oracle.reference(function, -x)
-    assert np.array_equal(got, -x if function in oracle.FORMS else np.ones(len(x)))
+    if function.endswith("_grad2"):
+        assert np.all(np.abs(got) < 2.0**-400) and np.all(np.signbit(got))
+    else:
+        assert np.array_equal(got, -x if function in oracle.FORMS else np.ones(len(x)))
 
 
 @pytest.mark.parametrize("form", oracle.FORMS)

@@ -41,7 +41,7 @@ def test_tables_name_every_function():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     for entry in fastgelu.functions():
         assert f"`{entry.name}`" in text
-        for table in ("accuracy", "speed"):
+        for table in ("accuracy", "speed") if entry.compiled else ("accuracy",):
             generated = text.partition(f"<!-- begin: {table} -->")[2].partition("<!-- end")[0]
             row = rf"^\| {entry.name} +\| {entry.dtype} +\|"
             assert re.search(row, generated, re.MULTILINE), (table, entry)

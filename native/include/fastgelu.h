@@ -2,7 +2,7 @@
 /* fastgelu.h: the public C interface of libfastgelu, and all of it.
  *
  * GELU, its tanh and sigmoid approximations and SiLU; their slopes (first
- * derivatives) and backward passes; for float ("f32") and double ("f64"), and for
+ * derivatives), backward passes and second derivatives; for float ("f32") and double ("f64"), and for
  * float16 ("f16") and bfloat16 ("bf16"), which are passed as their bits in uint16_t.
  *
  *   name                   result for each element
@@ -12,6 +12,7 @@
  *   silu                   x * s(x)
  *   <name>_grad            d<name>/dx at x
  *   <name>_backward        dy * <name>_grad(x); a slope too small for the type counts too
+ *   <name>_grad2           the second derivative of <name> at x
  *
  * and fused functions, several of these steps in one pass over memory:
  *
@@ -26,7 +27,7 @@
  *
  * Error. At most fastgelu_max_ulp(name, dtype) ULP over all inputs, subnormal
  * results included; one ULP is the spacing of the type at the exact result.
- * Values and slopes of f16 and bf16 are correctly rounded (0.5).
+ * Values, slopes and second derivatives of f16 and bf16 are correctly rounded (0.5).
  * The truth of an approximate form is its own formula in exact arithmetic.
  * Fused functions of f32 and f64 have the bits of their steps one after the other.
  *
@@ -35,7 +36,8 @@
  *
  * Special values. value: +inf -> +inf, -inf -> -0, +-0 -> +-0. slope: +inf ->
  * 1, -inf -> -0, +-0 -> 0.5. NaN -> a quiet NaN, payload unspecified.
- * backward: dy times those slopes by the rules of IEEE 754.
+ * backward: dy times those slopes by the rules of IEEE 754. Second derivatives:
+ * +-inf -> -0.
  *
  * Floating-point environment. Round-to-nearest is assumed. The flags invalid,
  * overflow and divide-by-zero are raised only where the result itself calls
@@ -173,6 +175,32 @@ FASTGELU_API void fastgelu_gelu_sigmoid_backward_bf16(size_t n, const uint16_t *
 FASTGELU_API void fastgelu_silu_backward_bf16(size_t n, const uint16_t *dy, const uint16_t *x,
                                               uint16_t *dx);
 
+/* ---- second derivatives: y[i] = f''(x[i]) ------------------------------- */
+
+/* For i = 0 to n - 1. Even functions, positive about 0 and negative far out. Error below
+ * fastgelu_max_ulp(name, dtype), also next to the zeros (|x| = sqrt(2) gelu, 1.4185 gelu_tanh,
+ * 1.4097 gelu_sigmoid, 2.3994 silu); f16 and bf16 are correctly rounded. +-inf and large numbers
+ * -> -0, +-0 -> sqrt(2/pi) gelu, gelu_tanh, 0.851 gelu_sigmoid, 0.5 silu, NaN -> NaN. y may be x
+ * itself; partial overlap is not allowed. Any number of threads may call. With n = 0 nothing is
+ * read or written, and both pointers may be null. */
+
+FASTGELU_API void fastgelu_gelu_grad2_f32(size_t n, const float *x, float *y);
+FASTGELU_API void fastgelu_gelu_tanh_grad2_f32(size_t n, const float *x, float *y);
+FASTGELU_API void fastgelu_gelu_sigmoid_grad2_f32(size_t n, const float *x, float *y);
+FASTGELU_API void fastgelu_silu_grad2_f32(size_t n, const float *x, float *y);
+FASTGELU_API void fastgelu_gelu_grad2_f64(size_t n, const double *x, double *y);
+FASTGELU_API void fastgelu_gelu_tanh_grad2_f64(size_t n, const double *x, double *y);
+FASTGELU_API void fastgelu_gelu_sigmoid_grad2_f64(size_t n, const double *x, double *y);
+FASTGELU_API void fastgelu_silu_grad2_f64(size_t n, const double *x, double *y);
+
+FASTGELU_API void fastgelu_gelu_grad2_f16(size_t n, const uint16_t *x, uint16_t *y);
+FASTGELU_API void fastgelu_gelu_tanh_grad2_f16(size_t n, const uint16_t *x, uint16_t *y);
+FASTGELU_API void fastgelu_gelu_sigmoid_grad2_f16(size_t n, const uint16_t *x, uint16_t *y);
+FASTGELU_API void fastgelu_silu_grad2_f16(size_t n, const uint16_t *x, uint16_t *y);
+FASTGELU_API void fastgelu_gelu_grad2_bf16(size_t n, const uint16_t *x, uint16_t *y);
+FASTGELU_API void fastgelu_gelu_tanh_grad2_bf16(size_t n, const uint16_t *x, uint16_t *y);
+FASTGELU_API void fastgelu_gelu_sigmoid_grad2_bf16(size_t n, const uint16_t *x, uint16_t *y);
+FASTGELU_API void fastgelu_silu_grad2_bf16(size_t n, const uint16_t *x, uint16_t *y);
 /* ---- bias: y[i] = f(x[i] + b[i]) ---------------------------------------- */
 
 /* For i = 0 to n - 1: the value of x + b, which is rounded once, to float or double;

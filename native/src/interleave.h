@@ -197,4 +197,15 @@ static FG_INLINE V_f64 v_entry_f64(R_f64 row, int n)
 FG_INTERLEAVE_16(f16)
 FG_INTERLEAVE_16(bf16)
 
+static FG_INLINE V_f64 v_widen(const fg_f32 *p)
+{
+    V_f64 a;
+    FG_EACH(a.in[r] = u_widen(p + r * FG_REGISTER_LANES_f64));
+    return a;
+}
+static FG_INLINE void v_narrow(fg_f32 *p, V_f64 a)
+{
+    FG_EACH(u_narrow(p + r * FG_REGISTER_LANES_f64, a.in[r]));
+}
+
 #endif

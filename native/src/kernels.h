@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "coefficients16.h"
+#include "coefficients_grad2.h"
 #include "vocabulary.h"
 
 #define FG_REAL f32
@@ -11,6 +12,7 @@
 #undef FG_REAL
 #define FG_REAL f64
 #include "algorithms.h"
+#include "algorithms_grad2.h"
 #undef FG_REAL
 #define FG_REAL f32
 #define FG_HALF f16
@@ -275,9 +277,11 @@ FG_NEAR_16(bf16)
 
 #define FG_FUNCTION(name, dtype, inputs, max_ulp) \
     FG_LOOP_##dtype##_##inputs(name, dtype) FG_ENTRIES_##inputs(name, dtype)
+#define FG_FUNCTION_GRAD2(name, dtype, inputs, max_ulp)
 #include "functions.def"
 
 #include "fused.h"
+#include "kernels_grad2.h"
 
 #define FG_STRING_(name) #name
 #define FG_STRING(name) FG_STRING_(name)

@@ -355,6 +355,17 @@ static FG_INLINE void u_store_bf16(uint16_t *p, U_f32 a)
     _mm_storeu_si128((__m128i *)p, _mm256_castsi256_si128(top));
 }
 
+/* ---- f32 to f64 and back ------------------------------------------------- */
+
+static FG_INLINE U_f64 u_widen(const float *p)
+{
+    return _mm256_cvtps_pd(_mm_loadu_ps(p));
+}
+static FG_INLINE void u_narrow(float *p, U_f64 a)
+{
+    _mm_storeu_ps(p, _mm256_cvtpd_ps(a));
+}
+
 #include "interleave.h"
 #include "kernels.h"
 

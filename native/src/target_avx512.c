@@ -358,6 +358,17 @@ static FG_INLINE void u_store_bf16(uint16_t *p, U_f32 a)
     _mm256_storeu_si256((__m256i *)p, _mm512_cvtepi32_epi16(top));
 }
 
+/* ---- f32 to f64 and back ------------------------------------------------- */
+
+static FG_INLINE U_f64 u_widen(const float *p)
+{
+    return _mm512_cvtps_pd(_mm256_loadu_ps(p));
+}
+static FG_INLINE void u_narrow(float *p, U_f64 a)
+{
+    _mm256_storeu_ps(p, _mm512_cvtpd_ps(a));
+}
+
 #include "interleave.h"
 #include "kernels.h"
 

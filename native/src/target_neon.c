@@ -335,6 +335,17 @@ static FG_INLINE void u_store_bf16(uint16_t *p, U_f32 a)
     vst1_u16(p, vshrn_n_u32(vaddq_u32(bits, half), 16));
 }
 
+/* ---- f32 to f64 and back ------------------------------------------------- */
+
+static FG_INLINE U_f64 u_widen(const float *p)
+{
+    return vcvt_f64_f32(vld1_f32(p));
+}
+static FG_INLINE void u_narrow(float *p, U_f64 a)
+{
+    vst1_f32(p, vcvt_f32_f64(a));
+}
+
 #include "interleave.h"
 #include "kernels.h"
 

@@ -212,5 +212,16 @@ static FG_INLINE U_f64 u_entry_f64(W_f64 row, int n)
 #define FG_ONE_BY_ONE() __asm__ volatile("")
 #endif
 
+/* ---- f32 to f64 and back ------------------------------------------------- */
+
+static FG_INLINE U_f64 u_widen(const float *p)
+{
+    return (double)*p;
+}
+static FG_INLINE void u_narrow(float *p, U_f64 a)
+{
+    *p = (float)a;
+}
+
 #include "interleave.h"
 #include "kernels.h"

@@ -43,6 +43,11 @@
  *                                         16-bit operands or of an invalid operation. The
  *                                         overflow flag is raised by v_store_f16 only.
  *
+ * And between the dtypes of the second derivatives:
+ *
+ *   v_widen(p)                            a V_f64 of FG_LANES_f64 f32 in memory, exactly
+ *   v_narrow(p, a)                        a V_f64 to so many f32, rounded once, to nearest even
+ *
  * Nothing else may be used: that is what makes the bits the same everywhere. */
 #ifndef FG_VOCABULARY_H
 #define FG_VOCABULARY_H

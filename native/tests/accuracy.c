@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* accuracy.c: the float kernels against reference.c over all 2^32 inputs, or every N-th of
- * them with all binade edges and the surroundings of the slopes' zeros.
+ * them with all binade edges and the surroundings of all zeros.
  *
  *   accuracy [--every N] [--jobs N] [--target NAME] [--function NAME] [--cases FILE]
  *
- * --cases adds the float inputs of a file like worst_cases.csv. Value, slope and backward of a
- * form are judged in one pass. Fails where an error, infinite for a wrong special value,
+ * --cases adds the float inputs of a file like worst_cases.csv. Value, slope, backward and second
+ * derivative of a form are judged in one pass. Fails where an error, infinite for a wrong special value,
  * exceeds the bound in the registry. */
 #define _DEFAULT_SOURCE
 #include <stdint.h>
@@ -20,7 +20,7 @@
 #include "reference.h"
 
 enum { BLOCK = REFERENCE_BLOCK, MOST_JOBS = 64, MOST_CASES = 10000 };
-enum { VALUE, SLOPE, BACKWARD, KINDS };
+enum { VALUE, SLOPE, BACKWARD, SECOND, KINDS };
 
 static const char *const form_names[FORMS] = {
     [FORM_GELU] = "gelu",
@@ -28,7 +28,7 @@ static const char *const form_names[FORMS] = {
     [FORM_GELU_SIGMOID] = "gelu_sigmoid",
     [FORM_SILU] = "silu",
 };
-static const char *const suffixes[KINDS] = {"", "_grad", "_backward"};
+static const char *const suffixes[KINDS] = {"", "_grad", "_backward", "_grad2"};
 
 typedef struct worst {
     double ulp;
@@ -91,6 +91,8 @@ static void flush(pass *p)
     reference_block(p->form, p->n, p->x, want[VALUE], want[SLOPE]);
     for (size_t i = 0; i < p->n; i++)
         want[BACKWARD][i] = p->dy[i] * want[SLOPE][i];
+    if (p->functions[SECOND])
+        reference_second(p->form, p->n, p->x, want[SECOND]);
     for (int kind = 0; kind < KINDS; kind++) {
         const fastgelu_function *f = p->functions[kind];
         if (!f)
@@ -149,8 +151,11 @@ static void sweep_groups(pass *p, uint64_t every, uint64_t begin, uint64_t end)
 /* The share of one of the jobs. */
 static void sweep(pass *p, uint64_t every, uint64_t job, uint64_t jobs)
 {
-    static const double zeros[] = {0.7517915246935645, 0.7524614220710163, 0.7511542554412890,
-                                   1.2784645427610738};
+    static const double zeros[] = {
+        -0.7517915246935645, -0.7524614220710163, -0.7511542554412890, -1.2784645427610738,
+        1.4142135623730950,  1.4185040087908284,  1.4097281319127307,  2.3993572805154677,
+        -1.4142135623730950, -1.4185040087908284, -1.4097281319127307, -2.3993572805154677,
+    };
     const uint64_t groups = (((uint64_t)1 << 32) + every - 1) / every;
     for (uint64_t begin = job * BLOCK; begin < groups; begin += jobs * BLOCK)
         sweep_groups(p, every, begin, begin + BLOCK < groups ? begin + BLOCK : groups);
@@ -162,7 +167,7 @@ static void sweep(pass *p, uint64_t every, uint64_t job, uint64_t jobs)
                 add_bits(p, (top << 23) + i - 256);
         for (size_t z = 0; every > 1 && z < sizeof zeros / sizeof zeros[0]; z++)
             for (uint32_t i = 0; i < 1 << 17; i++)
-                add_bits(p, to_bits((float)-zeros[z]) + i - (1 << 16));
+                add_bits(p, to_bits((float)zeros[z]) + i - (1 << 16));
     }
     flush(p);
 }
@@ -305,7 +310,10 @@ int main(int argc, char **argv)
     for (int i = 0; i < FORMS; i++) {
         pass *p = &passes[i];
         p->form = (enum form)i;
-        if (!p->functions[VALUE] && !p->functions[SLOPE] && !p->functions[BACKWARD])
+        int wanted = 0;
+        for (int kind = 0; kind < KINDS; kind++)
+            wanted |= p->functions[kind] != NULL;
+        if (!wanted)
             continue;
         run_jobs(p, every, jobs, shared);
         for (int kind = 0; kind < KINDS; kind++)

@@ -261,7 +261,10 @@ static int ends_with(const char *name, const char *end)
 
 kind kind_of(const fastgelu_function *f)
 {
-    return ends_with(f->name, "_backward") ? BACKWARD : ends_with(f->name, "_grad") ? SLOPE : VALUE;
+    return ends_with(f->name, "_backward") ? BACKWARD
+           : ends_with(f->name, "_grad")   ? SLOPE
+           : ends_with(f->name, "_grad2")  ? SECOND
+                                           : VALUE;
 }
 
 static const char *left_out;
@@ -356,6 +359,10 @@ uint64_t mix(uint64_t i)
 static const double slope_zeros[] = {0.751791524693564457, 0.752461422071016258,
                                      0.751154255441288951, 1.278464542761073795};
 
+/* Where the second derivatives vanish, on either side. */
+static const double second_zeros[] = {1.414213562373095049, 1.418504008790828356,
+                                      1.409728131912730710, 2.399357280515467667};
+
 /* The parts of the sweep for the formats that are too wide to take whole, in this order. */
 enum {
     ANYWHERE = 1 << 18, /* all signs and exponents, as many fractions for each */
@@ -365,12 +372,16 @@ enum {
     TAILS = 7,                   /* exponents of negative arguments from 2^3 on, as BENDS */
     RANDOM = 1 << 14,
     LENGTH = ANYWHERE + 2 * BENDS * BEND_FRACTIONS + 4 * ZERO_SURROUNDINGS +
-             TAILS * BEND_FRACTIONS + RANDOM
+             TAILS * BEND_FRACTIONS + RANDOM,
+    /* for second derivatives, at the end */
+    SECOND_LENGTH = 8 * ZERO_SURROUNDINGS + TAILS * BEND_FRACTIONS
 };
 
 size_t sweep_length(const fastgelu_function *f, const format *t)
 {
-    return t->size == 2 && f->inputs == 1 ? (size_t)1 << 16 : (size_t)LENGTH;
+    if (t->size == 2 && f->inputs == 1)
+        return (size_t)1 << 16;
+    return (size_t)LENGTH + (kind_of(f) == SECOND ? SECOND_LENGTH : 0);
 }
 
 /* The i-th of 2^14 parts of a binade, somewhere inside. */
@@ -385,12 +396,36 @@ static bits biased(const format *t, int exponent)
     return (bits)(exponent + exponent_bias(t)) << t->fraction_bits;
 }
 
+/* The i-th of the ZERO_SURROUNDINGS numbers about one. */
+static bits about(const format *t, bits zero, size_t i, uint64_t h)
+{
+    const bits distance =
+        (h >> 1 & (smallest_normal(t) - 1)) >> i % (bits)(t->fraction_bits - 8) >> 2;
+    if (i < ZERO_SURROUNDINGS / 2) /* the nearest ones, then at all distances */
+        return zero + i - ZERO_SURROUNDINGS / 4;
+    return h & 1 ? zero + distance : zero - distance;
+}
+
+/* What follows the sweep for second derivatives: about their zeros, and the tail on the right. */
+static bits second_sweep_x(const format *t, size_t i, uint64_t h)
+{
+    if (i < 8 * ZERO_SURROUNDINGS) {
+        const size_t zero = i / ZERO_SURROUNDINGS;
+        return about(t, encode(t, (zero % 2 ? -1 : 1) * second_zeros[zero / 2]),
+                     i % ZERO_SURROUNDINGS, h);
+    }
+    i -= 8 * ZERO_SURROUNDINGS;
+    return biased(t, 3 + (int)(i / BEND_FRACTIONS)) | some_fraction(t, i % BEND_FRACTIONS, h);
+}
+
 bits sweep_x(const format *t, size_t i)
 {
     const uint64_t h = mix(i);
     const bits fraction_mask = smallest_normal(t) - 1;
     if (t->size == 2)
         return i & 0xffff; /* all there are */
+    if (i >= LENGTH)
+        return second_sweep_x(t, i - LENGTH, h);
     if (i < ANYWHERE) {
         const size_t binades = (size_t)1 << (8 * t->size - (size_t)t->fraction_bits);
         const size_t k = i / binades;
@@ -407,11 +442,7 @@ bits sweep_x(const format *t, size_t i)
     i -= 2 * BENDS * BEND_FRACTIONS;
     if (i < 4 * ZERO_SURROUNDINGS) {
         const bits zero = encode(t, -slope_zeros[i / ZERO_SURROUNDINGS]);
-        const bits k = i % ZERO_SURROUNDINGS;
-        if (k < ZERO_SURROUNDINGS / 2) /* the nearest ones, then at all distances */
-            return zero + k - ZERO_SURROUNDINGS / 4;
-        const bits distance = (h >> 1 & fraction_mask) >> k % (bits)(t->fraction_bits - 8) >> 2;
-        return h & 1 ? zero + distance : zero - distance;
+        return about(t, zero, i % ZERO_SURROUNDINGS, h);
     }
     i -= 4 * ZERO_SURROUNDINGS;
     if (i < TAILS * BEND_FRACTIONS)

@@ -63,7 +63,7 @@ void set(const format *t, void *array, size_t i, bits b);
 
 /* ---- functions and targets ---------------------------------------------- */
 
-typedef enum kind { VALUE, SLOPE, BACKWARD } kind;
+typedef enum kind { VALUE, SLOPE, BACKWARD, SECOND } kind;
 kind kind_of(const fastgelu_function *f); /* by name */
 
 /* Runs a test as one group a target of this machine, one case a function with so many

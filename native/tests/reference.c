@@ -3,6 +3,7 @@
  * vectorises, compiled for several instruction sets; their last bits may differ. */
 #include "reference.h"
 
+#include "grad2_series.h"
 #include "reference_constants.h"
 #include "slope_series.h"
 
@@ -69,9 +70,9 @@ LOOP void from_exponential(double e, double t_times_w_slope, double *p, double *
     *q = e * (1 + e - t_times_w_slope) * (inverse * inverse);
 }
 
-LOOP void gelu_tanh_at(float x, double *p, double *q)
+/* exp(-w(t)) */
+LOOP double gelu_tanh_exponential(double t)
 {
-    const double t = magnitude_up_to(17, x);
     const double square = t * t, square_top = top(square);
     /* w / t = A + B t^2 = linear + cubic + rest */
     const double cubic = tanh_cubic_top * square_top;
@@ -81,8 +82,13 @@ LOOP void gelu_tanh_at(float x, double *p, double *q)
     const double rest = lost + (tanh_linear_rest + tanh_cubic_top * (square - square_top) +
                                 tanh_cubic_rest * square);
     const double sum_top = top(sum);
-    const double e = exp_minus(t * sum_top, t * ((sum - sum_top) + rest));
-    from_exponential(e, t * (tanh_linear + 3 * (tanh_cubic_top + tanh_cubic_rest) * square), p, q);
+    return exp_minus(t * sum_top, t * ((sum - sum_top) + rest));
+}
+
+LOOP void gelu_tanh_at(float x, double *p, double *q)
+{
+    const double t = magnitude_up_to(17, x), cubic = (tanh_cubic_top + tanh_cubic_rest) * (t * t);
+    from_exponential(gelu_tanh_exponential(t), t * (tanh_linear + 3 * cubic), p, q);
 }
 
 LOOP void gelu_sigmoid_at(float x, double *p, double *q)
@@ -97,6 +103,61 @@ LOOP void silu_at(float x, double *p, double *q)
     const double t = magnitude_up_to(400, x);
     from_exponential(exp_minus(t, 0), t, p, q);
 }
+
+/* ---- second derivatives: the terms as they are ------------------------------------- */
+
+LOOP double second_from(double e, double t, double w_slope, double t_times_w_second)
+{
+    const double inverse = 1 / (1 + e), h = (1 - e) * inverse;
+    return e * (inverse * inverse) * (2 * w_slope + t_times_w_second - t * w_slope * w_slope * h);
+}
+
+LOOP double gelu_second(float x)
+{
+    const double t = magnitude_up_to(28, x), square = t * t; /* exact, and so is the difference */
+    return exp_minus(0.5 * square, 0) * density * (2 - square);
+}
+
+LOOP double gelu_tanh_second(float x)
+{
+    const double t = magnitude_up_to(17, x), cubic = (tanh_cubic_top + tanh_cubic_rest) * (t * t);
+    return second_from(gelu_tanh_exponential(t), t, tanh_linear + 3 * cubic, 6 * cubic);
+}
+
+LOOP double gelu_sigmoid_second(float x)
+{
+    const double t = magnitude_up_to(235, x);
+    return second_from(exp_minus(t * sigmoid_top, t * sigmoid_rest), t, sigmoid_top + sigmoid_rest,
+                       0);
+}
+
+LOOP double silu_second(float x)
+{
+    const double t = magnitude_up_to(400, x);
+    return second_from(exp_minus(t, 0), t, 1, 0);
+}
+
+LOOP void any_second(enum form f, size_t n, const float *restrict x, double *restrict second)
+{
+#define SECOND_LOOP(form)          \
+    for (size_t i = 0; i < n; i++) \
+        second[i] = form##_second(x[i]);
+    switch (f) {
+    case FORM_GELU:
+        SECOND_LOOP(gelu)
+        break;
+    case FORM_GELU_TANH:
+        SECOND_LOOP(gelu_tanh)
+        break;
+    case FORM_GELU_SIGMOID:
+        SECOND_LOOP(gelu_sigmoid)
+        break;
+    default:
+        SECOND_LOOP(silu)
+    }
+}
+
+/* ---- blocks, and judging ------------------------------------------------------------- */
 
 #define FORM_LOOP(form)                                                              \
     LOOP void form##_loop(size_t n, const float *restrict x, double *restrict value, \
@@ -152,6 +213,7 @@ LOOP size_t near_loop(size_t n, const float *restrict x, double centre, double r
 typedef struct variant {
     const char *name;
     void (*block)(enum form, size_t, const float *, double *, double *);
+    void (*second)(enum form, size_t, const float *, double *);
     size_t (*judge)(size_t, const float *, const double *, double);
     size_t (*near)(size_t, const float *, double, double);
 } variant;
@@ -160,6 +222,10 @@ typedef struct variant {
     target static void block_##name(enum form f, size_t n, const float *x, double *v, double *s) \
     {                                                                                            \
         any_form(f, n, x, v, s);                                                                 \
+    }                                                                                            \
+    target static void second_##name(enum form f, size_t n, const float *x, double *s)           \
+    {                                                                                            \
+        any_second(f, n, x, s);                                                                  \
     }                                                                                            \
     target static size_t judge_##name(size_t n, const float *got, const double *want, double u)  \
     {                                                                                            \
@@ -177,10 +243,10 @@ VARIANT(avx512, __attribute__((target("avx2,fma,avx512f,avx512dq,avx512vl,avx512
 #endif
 
 static const variant variants[] = {
-    {"baseline", block_baseline, judge_baseline, near_baseline},
+    {"baseline", block_baseline, second_baseline, judge_baseline, near_baseline},
 #ifdef __x86_64__
-    {"avx2", block_avx2, judge_avx2, near_avx2},
-    {"avx512", block_avx512, judge_avx512, near_avx512},
+    {"avx2", block_avx2, second_avx2, judge_avx2, near_avx2},
+    {"avx512", block_avx512, second_avx512, judge_avx512, near_avx512},
 #endif
 };
 
@@ -249,6 +315,39 @@ void reference_block(enum form f, size_t n, const float *x, double *value, doubl
             value[i] = isnan(x[i]) ? NAN : x[i] > 0 ? INFINITY : -0.0;
             slope[i] = isnan(x[i]) ? NAN : x[i] > 0 ? 1 : -0.0;
         }
+}
+
+static const struct {
+    double hi, lo;
+    const double *c;
+} second_zeros[] = {
+    {gelu_grad2_zero_hi, gelu_grad2_zero_lo, gelu_grad2_series},
+    {gelu_tanh_grad2_zero_hi, gelu_tanh_grad2_zero_lo, gelu_tanh_grad2_series},
+    {gelu_sigmoid_grad2_zero_hi, gelu_sigmoid_grad2_zero_lo, gelu_sigmoid_grad2_series},
+    {silu_grad2_zero_hi, silu_grad2_zero_lo, silu_grad2_series},
+};
+
+void reference_second(enum form f, size_t n, const float *x, double *second)
+{
+    const variant *v = chosen_variant();
+    const double zero = second_zeros[f].hi;
+    v->second(f, n, x, second);
+    if (v->near(n, x, zero, series_radius) || v->near(n, x, -zero, series_radius))
+        for (size_t i = 0; i < n; i++) {
+            const double d = (fabs((double)x[i]) - zero) - second_zeros[f].lo;
+            double sum = 0;
+            if (!(fabs(d) < series_radius))
+                continue;
+            for (int k = (int)(sizeof gelu_grad2_series / sizeof *gelu_grad2_series) - 1; k >= 0;
+                 k--)
+                sum = sum * d + second_zeros[f].c[k];
+            second[i] = sum * d;
+        }
+    if (v->near(n, x, 0, INFINITY) == n)
+        return;
+    for (size_t i = 0; i < n; i++)
+        if (!isfinite(x[i]))
+            second[i] = isnan(x[i]) ? NAN : -0.0;
 }
 
 size_t reference_judge(size_t n, const float *got, const double *want, double ulp)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* reference.h: values and slopes in double for judging the float kernels, and the judging:
- * loops over blocks of inputs, for every instruction set that makes them faster.
+/* reference.h: values, slopes and second derivatives in double for judging the float kernels, and
+ * the judging: loops over blocks of inputs, for every instruction set that makes them faster.
  *
- * For float arguments the relative error is below 2^-45, slopes near their zeros included;
- * results below 2^-400 are only known to be so. tests/test_native_reference.py compares with
- * mpmath. Written without any formula or fit of the library. */
+ * For float arguments the relative error is below 2^-45, near the zeros of slopes and second
+ * derivatives too; results below 2^-400 are only known to be so. tests/test_native_reference.py
+ * compares with mpmath. Written without any formula or fit of the library. */
 #ifndef REFERENCE_H
 #define REFERENCE_H
 
@@ -19,6 +19,9 @@ enum form { FORM_GELU, FORM_GELU_TANH, FORM_GELU_SIGMOID, FORM_SILU, FORMS };
 
 /* Value and slope of a form at n floats. */
 void reference_block(enum form f, size_t n, const float *x, double *value, double *slope);
+
+/* The second derivative likewise. */
+void reference_second(enum form f, size_t n, const float *x, double *second);
 
 /* How many of the n results have an error above so many ULP (the sign included). */
 size_t reference_judge(size_t n, const float *got, const double *want, double ulp);

@@ -63,7 +63,7 @@ static int is_decided(const format16 *t, double y)
     return !isfinite(y) || fabs(places - floor(places) - 0.5) > places * error16;
 }
 
-/* A value ("silu") or a slope ("silu_grad") at x. */
+/* A value ("silu"), a slope ("silu_grad") or a second derivative ("silu_grad2") at x. */
 static double reference16(const char *name, double x)
 {
     static const char *const forms[FORMS] = {
@@ -74,14 +74,18 @@ static double reference16(const char *name, double x)
     };
     const size_t n = strlen(name);
     const int is_slope = n > 5 && strcmp(name + n - 5, "_grad") == 0;
-    const size_t length = is_slope ? n - 5 : n;
+    const int is_second = n > 6 && strcmp(name + n - 6, "_grad2") == 0;
+    const size_t length = is_second ? n - 6 : is_slope ? n - 5 : n;
     const float at = (float)x; /* exact */
-    double value, slope;
-    if (!is_slope && x != 0 && fabs(x) < 0x1p-30)
+    double value, slope, second;
+    if (!is_slope && !is_second && x != 0 && fabs(x) < 0x1p-30)
         return nextafter(0.5 * x, INFINITY);
     for (int f = 0; f < FORMS; f++)
         if (strlen(forms[f]) == length && strncmp(forms[f], name, length) == 0) {
             reference_block((enum form)f, 1, &at, &value, &slope);
+            reference_second((enum form)f, 1, &at, &second);
+            if (is_second)
+                return second;
             return is_slope ? slope : value;
         }
     return NAN; /* decides nothing */

@@ -23,6 +23,10 @@ static const char *const names[] = {
     "silu",
     "silu_grad",
     "silu_backward",
+    "gelu_grad2",
+    "gelu_tanh_grad2",
+    "gelu_sigmoid_grad2",
+    "silu_grad2",
     /* fused */
     "bias_gelu",
     "bias_gelu_backward",

@@ -94,6 +94,18 @@ static answer slope_of(const format *t, bits x)
     return exactly(encode(t, is_negative(t, x) ? -0.0 : 1.0));
 }
 
+static answer second_of(const fastgelu_function *f, const format *t, bits x)
+{
+    if (is_nan(t, x))
+        return nan_answer(t);
+    if ((x & ~sign_bit(t)) >= smallest_normal(t)) /* huge */
+        return exactly(encode(t, -0.0));
+    return exactly(encode(t, strstr(f->name, "silu") ? 0.5
+                             : strstr(f->name, "sigmoid")
+                                 ? 0.851
+                                 : 0.79788456080286535588)); /* sqrt(2/pi) */
+}
+
 /* dy times the slope; x is NaN, infinite, huge or zero. The slope at a huge negative x is a
  * negative number too small to see, but not zero: only an infinite dy tells it from -0. */
 static answer backward_of(const format *t, bits dy, bits x)
@@ -119,9 +131,10 @@ static answer backward_of(const format *t, bits dy, bits x)
 static void judge(const fastgelu_function *f, const format *t, bits dy, bits x, bits got,
                   const char *where)
 {
-    const answer a = f->inputs == 2        ? backward_of(t, dy, x)
-                     : kind_of(f) == SLOPE ? slope_of(t, x)
-                                           : value_of(t, x);
+    const answer a = f->inputs == 2         ? backward_of(t, dy, x)
+                     : kind_of(f) == SLOPE  ? slope_of(t, x)
+                     : kind_of(f) == SECOND ? second_of(f, t, x)
+                                            : value_of(t, x);
     if (is_nan(t, a.low))
         expect(is_nan(t, got) && !is_signalling(t, got),
                "%s: x %#llx, dy %#llx: got %#llx, not a quiet NaN", where, (unsigned long long)x,

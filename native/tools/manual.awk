@@ -93,7 +93,7 @@ function fused_bound(dtype, shape, form) {
 FNR == 1 { file++ }
 
 file == 1 {
-    if (match($0, /^FG_FUNCTION\(/)) {
+    if (match($0, /^FG_FUNCTION(_GRAD2)?\(/)) {
         split(substr($0, RLENGTH + 1), field, /[,)] */)
         if (!(field[1] in seen))
             names[++count] = field[1]

@@ -6,9 +6,9 @@
  * Started by search_f64.py, which builds it, writes slope_zeros.h for it, runs it for every
  * function and checks what it finds in multiple precision. gcc on x86-64 only (libquadmath).
  *
- * The truth. exact() evaluates in binary128, with the slopes as Taylor series near their zeros:
- * relative error below 2^-80 wherever the result counts. That takes a microsecond, so most
- * inputs are screened: the truth in a narrow zone is a polynomial through exact() at Chebyshev
+ * The truth. exact() evaluates in binary128, with slopes and second derivatives as Taylor series
+ * near their zeros: relative error below 2^-80 wherever the result counts. That takes a microsecond,
+ * so most inputs are screened: the truth in a narrow zone is a polynomial through exact() at Chebyshev
  * nodes, evaluated in double-double arithmetic to 2^-65. The worst input of each batch is then
  * judged by exact(); the two must agree.
  *
@@ -16,7 +16,7 @@
  * zero, and the rows of --start. Then zones of random centre and width, drawn from
  *   - the whole range to the last result that does not vanish, and the middle [-6, 6];
  *   - all magnitudes of x;
- *   - ever closer to the slope's zero;
+ *   - ever closer to the zero of the slope or second derivative;
  *   - x = -z sqrt(2) about multiples z of 1/32, where piecewise erfc kernels change;
  *   - x whose result lies just below a power of two (the ULP is smallest there), down to the
  *     subnormal results;
@@ -34,13 +34,13 @@
 #include <time.h>
 
 #include "fastgelu.h"
-#include "slope_zeros.h" /* zeros[]: for each form its zero and the Taylor series there */
+#include "slope_zeros.h" /* zeros[], second_zeros[]: for each form the zero and a Taylor series */
 
 typedef __float128 quad;
 
 /* ---- the truth ------------------------------------------------------------ */
 
-enum kind { VALUE, SLOPE, BACKWARD };
+enum kind { VALUE, SLOPE, BACKWARD, SECOND };
 
 static const char *const form_names[] = {"gelu", "gelu_tanh", "gelu_sigmoid", "silu"};
 enum form { GELU, GELU_TANH, GELU_SIGMOID, SILU, FORMS };
@@ -63,10 +63,11 @@ static void prepare_truth(void)
     sigmoid_factor = parse("1.702");
     tanh_linear = 4 * inverse_sqrt_2pi;
     tanh_cubic = tanh_linear * parse("0.044715");
-    zero_hi = zeros[form].hi;
-    zero_lo = parse(zeros[form].lo);
+    const struct zero *zero = kind == SECOND ? &second_zeros[form] : &zeros[form];
+    zero_hi = zero->hi;
+    zero_lo = parse(zero->lo);
     for (int i = 0; i < ZERO_TERMS; i++)
-        series[i] = parse(zeros[form].series[i]);
+        series[i] = parse(zero->series[i]);
 }
 
 /* w(t) and w'(t), where the gate is 1/(1 + exp(-w(x))). */
@@ -93,19 +94,24 @@ static quad gate(quad t)
     return e / (1 + e);
 }
 
+/* By the series, if that serves at t. */
+static bool near_zero(quad t, quad *result)
+{
+    const quad d = (t - zero_hi) - zero_lo;
+    quad sum = 0;
+    for (int i = ZERO_TERMS - 1; i >= 0; i--)
+        sum = sum * d + series[i];
+    *result = fabsq(d) < 0.125 ? sum * d : 0;
+    return fabsq(d) < 0.125;
+}
+
 /* The slope at -t, t >= 0. Within 1/8 of the zero by the series; elsewhere the difference in it
  * cancels at most 4 bits. t is exact, and so is t - zero_hi by then. */
 static quad slope(quad t)
 {
-    const quad d = (t - zero_hi) - zero_lo;
-    quad derivative;
-    if (fabsq(d) < 0.125) {
-        quad sum = 0;
-        for (int i = ZERO_TERMS - 1; i >= 0; i--)
-            sum = sum * d + series[i];
-        return sum * d;
-    }
-    quad s = 0;
+    quad derivative, s = 0;
+    if (near_zero(t, &s))
+        return s;
     if (t <= 2000 && form == GELU) {
         s = gate(t) - t * expq(-t * t / 2) * inverse_sqrt_2pi;
     } else if (t <= 2000) {
@@ -115,12 +121,31 @@ static quad slope(quad t)
     return s == 0 ? copysignq(0, -1) : s; /* the slope is negative here */
 }
 
+/* The second derivative at t or -t likewise. */
+static quad second(quad t)
+{
+    quad w_slope, s = 0;
+    if (near_zero(t, &s))
+        return s;
+    if (t <= 2000 && form == GELU) {
+        s = expq(-t * t / 2) * inverse_sqrt_2pi * (2 - t * t);
+    } else if (t <= 2000) {
+        const quad e = expq(-exponent(t, &w_slope));
+        const quad curved = form == GELU_TANH ? 2 * (w_slope - tanh_linear) : 0; /* t w'' */
+        const quad factor = 2 * w_slope + curved - t * w_slope * w_slope * ((1 - e) / (1 + e));
+        s = e * factor / ((1 + e) * (1 + e));
+    }
+    return s == 0 ? copysignq(0, -1) : s; /* negative there */
+}
+
 /* The function at x; of a backward function, its slope. */
 static quad exact(quad x)
 {
     const quad t = fabsq(x);
     if (kind == VALUE)
         return x * (signbitq(x) ? gate(t) : 1 - gate(t));
+    if (kind == SECOND)
+        return second(t);
     return signbitq(x) ? slope(t) : 1 - slope(t);
 }
 
@@ -660,6 +685,8 @@ static bool choose(const char *name)
             kind = SLOPE;
         else if (strcmp(rest, "_backward") == 0)
             kind = BACKWARD;
+        else if (strcmp(rest, "_grad2") == 0)
+            kind = SECOND;
         else
             continue;
         return true;

@@ -31,7 +31,7 @@ from mpmath import mp  # noqa: E402
 CASES = ROOT / "tests/data/worst_cases.csv"
 COLUMNS = ["function", "dtype", "x_bits", "dy_bits", "correctly_rounded_bits"]
 
-KINDS = ("", "_grad", "_backward")
+KINDS = ("", "_grad", "_backward", "_grad2")
 HEADER = f"{'function':22} {'inputs':>13} {'max ULP':>8}  worst: x, got, want (dy)"
 FUNCTIONS = [form + kind for form in oracle.FORMS for kind in KINDS]
 
@@ -61,24 +61,42 @@ def slope(form):
     return f
 
 
+def second(form):
+    """The second derivative at t or -t likewise: minus the derivative of the slope at -t."""
+    if form == "gelu":
+        return lambda t: mp.npdf(t) * (2 - t * t)
+    return lambda t: -mp.diff(slope(form), t)
+
+
 def slope_zeros():
-    """slope_zeros.h: every zero t0, and slope(-t) = d (c[0] + c[1] d + ...) with d = t - t0."""
+    """slope_zeros.h: every zero t0, and slope(-t) = d (c[0] + c[1] d + ...) with d = t - t0; the
+    same for the second derivatives."""
     lines = [
         f"enum {{ ZERO_TERMS = {TERMS} }};",
-        "static const struct {",
+        "struct zero {",
         "    double hi;",
         "    const char *lo, *series[ZERO_TERMS];",
-        "} zeros[] = {",
+        "};",
     ]
     with mp.workdps(120):
-        for form in oracle.FORMS:
-            f = slope(form)
-            zero = mp.findroot(f, 1.28 if form == "silu" else 0.75)
-            high = float(zero)
-            series = mp.taylor(f, zero, TERMS)[1:]
-            strings = ", ".join(f'"{mp.nstr(c, 40)}"' for c in series)
-            lines.append(f'    {{{high.hex()}, "{mp.nstr(zero - high, 40)}", {{{strings}}}}},')
-    return "\n".join([*lines, "};", ""])
+        for name, function, guess, silu in (
+            ("zeros", slope, 0.75, 1.28),
+            ("second_zeros", second, 1.41, 2.4),
+        ):
+            lines.append(f"static const struct zero {name}[] = {{")
+            for form in oracle.FORMS:
+                f = function(form)
+                zero = mp.findroot(f, silu if form == "silu" else guess)
+                high = float(zero)
+                if function is slope or form == "gelu":
+                    series = mp.taylor(f, zero, TERMS)[1:]
+                else:  # from the slope's own series
+                    terms = mp.taylor(slope(form), zero, TERMS + 1)
+                    series = [-(k + 1) * c for k, c in enumerate(terms[1:])][1:]
+                strings = ", ".join(f'"{mp.nstr(c, 40)}"' for c in series)
+                lines.append(f'    {{{high.hex()}, "{mp.nstr(zero - high, 40)}", {{{strings}}}}},')
+            lines.append("};")
+    return "\n".join([*lines, ""])
 
 
 def build(directory, library, jobs):

@@ -42,6 +42,12 @@ FG_HALVES(fg_cvtph_ps, __m256i, __m512, __m128i, __m256, _mm256_cvtph_ps)
 FG_HALVES(fg_round_ph, __m512, __m256i, __m256, __m128i, FG_ROUND_HALF)
 FG_HALVES(fg_cvtepu16_epi32, __m256i, __m512i, __m128i, __m256i, _mm256_cvtepu16_epi32)
 FG_HALVES(fg_narrow, __m512i, __m256i, __m256i, __m128i, FG_NARROW_HALF)
+FG_HALVES(fg_cvtps_pd, __m256, __m512d, __m128, __m256d, _mm256_cvtps_pd)
+FG_HALVES(fg_cvtpd_ps, __m512d, __m256, __m256d, __m128, _mm256_cvtpd_ps)
+#undef _mm512_cvtps_pd
+#undef _mm512_cvtpd_ps
+#define _mm512_cvtps_pd fg_cvtps_pd
+#define _mm512_cvtpd_ps fg_cvtpd_ps
 #undef _mm512_cvtph_ps
 #undef _mm512_cvtps_ph
 #undef _mm512_cvtepu16_epi32
