@@ -6,9 +6,10 @@
     gelu_sigmoid   gelu_sigmoid_grad   gelu_sigmoid_backward     sigmoid approximation
     silu           silu_grad           silu_backward             x·σ(x)
 
-`fastgelu.functional` has the same under the argument order of deep-learning frameworks. The
-functions can be called in functions that Numba compiles, `fastgelu.numba` runs them on Numba's
-threads, and `fastgelu.cuda` on arrays in the memory of a CUDA device.
+`fastgelu.functional` has the same under the argument order of deep-learning frameworks, gated units
+and the feed-forward block; `get_activation` knows the names in model files. The functions can be
+called in functions that Numba compiles, `fastgelu.numba` runs them on Numba's threads, and
+`fastgelu.cuda` on arrays in the memory of a CUDA device.
 The environment variable FASTGELU_TARGET forces an instruction set, FASTGELU_NUM_THREADS the
 number of threads for large arrays; `set_num_threads` and `num_threads` change that.
 """
@@ -30,6 +31,7 @@ if os.environ.get("FASTGELU_TARGET"):
     _ufuncs.force_target(os.environ["FASTGELU_TARGET"])
 
 from fastgelu import functional
+from fastgelu._activations import get_activation
 from fastgelu._config import get_include, get_library_dir
 from fastgelu._info import Function, functions, max_ulp, show_config, target, targets
 from fastgelu._threads import get_num_threads, num_threads, set_num_threads
@@ -44,6 +46,7 @@ __all__ = [
     "Function",
     "functional",
     "functions",
+    "get_activation",
     "get_include",
     "get_library_dir",
     "get_num_threads",

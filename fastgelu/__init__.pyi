@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Type stubs. The functions are made from the C library's registry at import.
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, Literal, NamedTuple, SupportsIndex, overload
 
@@ -31,6 +32,9 @@ class Function(NamedTuple):
     max_ulp: float
 
 def functions() -> tuple[Function, ...]: ...
+def get_activation(
+    name: str, approximate: str | bytes | bool | None = None
+) -> Callable[..., Any]: ...
 def get_include() -> str: ...
 def get_library_dir() -> str: ...
 def get_num_threads() -> int: ...
