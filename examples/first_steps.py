@@ -29,7 +29,7 @@ def relu_beside_gelu():
 
 
 def classifier():
-    """Four features, 16 hidden units with GELU, three classes; weights as torch.nn.Linear has them."""
+    """Four features, 16 hidden units with GELU, three classes; weights as in torch.nn.Linear."""
     rng = np.random.default_rng(0)
     w1, b1 = rng.uniform(-0.5, 0.5, (16, 4)).astype(np.float32), np.zeros(16, np.float32)
     w2, b2 = rng.uniform(-0.25, 0.25, (3, 16)).astype(np.float32), np.zeros(3, np.float32)

@@ -51,7 +51,7 @@ def loss_and_gradients(x, labels, theta):
 
 
 def check_gradients(x, labels, theta, rng, h=1e-5):
-    """The largest difference from finite differences, along a random direction of each parameter."""
+    """The largest difference from finite differences along a random direction each."""
     _, gradients = loss_and_gradients(x, labels, theta)
     worst = 0.0
     for i, gradient in enumerate(gradients):

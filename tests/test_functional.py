@@ -548,9 +548,7 @@ def test_ffn_backward_of_three_axes_out_and_no_bias(rng):
         np.testing.assert_array_equal(g, w)
     with pytest.raises(ValueError, match=r"grad_output has shape \(2, 3, 3\)"):
         functional.ffn_backward(np.ones((2, 3, 3)), *args)
-    with pytest.raises(
-        TypeError, match="out must be a tuple of five arrays or None, not numpy"
-    ):
+    with pytest.raises(TypeError, match="out must be a tuple of five arrays or None, not numpy"):
         functional.ffn_backward(grad, *args, out=x)
     with pytest.raises(ValueError, match=r"out\[1\] has shape"):
         functional.ffn_backward(grad, *args, out=(None, x, None, None, None))
