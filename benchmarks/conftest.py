@@ -42,7 +42,8 @@ def pytest_terminal_summary(terminalreporter):
     }
     rows = []
     # By function instead of by dtype, the roof first.
-    functions = ["memory", *(entry.name for entry in fastgelu.functions())]
+    registry = [*fastgelu.functions(), *fastgelu.fused_functions()]
+    functions = ["memory", *(entry.name for entry in registry)]
     for info in sorted(REPORT, key=lambda info: functions.index(info["function"])):
         own = ours.get((info["function"], info["dtype"], info["elements"]))
         ns = info["ns_per_element"]

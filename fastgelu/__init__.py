@@ -6,10 +6,16 @@
     gelu_sigmoid   gelu_sigmoid_grad   gelu_sigmoid_backward     sigmoid approximation
     silu           silu_grad           silu_backward             x·σ(x)
 
-`fastgelu.functional` has the same under the argument order of deep-learning frameworks, gated units
-and the feed-forward block; `get_activation` knows the names in model files. The functions can be
-called in functions that Numba compiles, `fastgelu.numba` runs them on Numba's threads, and
-`fastgelu.cuda` on arrays in the memory of a CUDA device.
+Several steps in one pass over memory, with the bits of the steps:
+
+    bias_gelu      bias_gelu_backward     bias_..._tanh, bias_..._sigmoid, bias_silu: f(x + b)
+    geglu          geglu_backward         geglu_tanh, geglu_sigmoid, swiglu: f(a)·b
+    gelu_value_and_grad                   and of the other three: f(x) and its slope
+
+`fastgelu.functional` has these under the argument order of deep-learning frameworks, and the
+feed-forward block; `get_activation` knows the names in model files. The functions can be called in
+functions that Numba compiles, `fastgelu.numba` runs them on Numba's threads, and `fastgelu.cuda` on
+arrays in the memory of a CUDA device.
 The environment variable FASTGELU_TARGET forces an instruction set, FASTGELU_NUM_THREADS the
 number of threads for large arrays; `set_num_threads` and `num_threads` change that.
 """
@@ -33,19 +39,30 @@ if os.environ.get("FASTGELU_TARGET"):
 from fastgelu import functional
 from fastgelu._activations import get_activation
 from fastgelu._config import get_include, get_library_dir
-from fastgelu._info import Function, functions, max_ulp, show_config, target, targets
+from fastgelu._info import (
+    Function,
+    FusedFunction,
+    functions,
+    fused_functions,
+    max_ulp,
+    show_config,
+    target,
+    targets,
+)
 from fastgelu._threads import get_num_threads, num_threads, set_num_threads
 
 __version__ = _ufuncs.version()
-globals().update(_ufuncs.UFUNCS)
+globals().update(_ufuncs.ALL_UFUNCS)
 
 del os
 
 __all__ = [
-    *_ufuncs.UFUNCS,
+    *_ufuncs.ALL_UFUNCS,
     "Function",
+    "FusedFunction",
     "functional",
     "functions",
+    "fused_functions",
     "get_activation",
     "get_include",
     "get_library_dir",

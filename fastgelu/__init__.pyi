@@ -24,6 +24,26 @@ gelu_sigmoid_backward: np.ufunc
 silu: np.ufunc
 silu_grad: np.ufunc
 silu_backward: np.ufunc
+bias_gelu: np.ufunc
+bias_gelu_backward: np.ufunc
+geglu: np.ufunc
+geglu_backward: np.ufunc
+gelu_value_and_grad: np.ufunc
+bias_gelu_tanh: np.ufunc
+bias_gelu_tanh_backward: np.ufunc
+geglu_tanh: np.ufunc
+geglu_tanh_backward: np.ufunc
+gelu_tanh_value_and_grad: np.ufunc
+bias_gelu_sigmoid: np.ufunc
+bias_gelu_sigmoid_backward: np.ufunc
+geglu_sigmoid: np.ufunc
+geglu_sigmoid_backward: np.ufunc
+gelu_sigmoid_value_and_grad: np.ufunc
+bias_silu: np.ufunc
+bias_silu_backward: np.ufunc
+swiglu: np.ufunc
+swiglu_backward: np.ufunc
+silu_value_and_grad: np.ufunc
 
 class Function(NamedTuple):
     name: str
@@ -31,7 +51,16 @@ class Function(NamedTuple):
     inputs: int
     max_ulp: float
 
+class FusedFunction(NamedTuple):
+    name: str
+    dtype: str
+    inputs: int
+    outputs: int
+    form: str
+    max_ulp: float
+
 def functions() -> tuple[Function, ...]: ...
+def fused_functions() -> tuple[FusedFunction, ...]: ...
 def get_activation(
     name: str, approximate: str | bytes | bool | None = None
 ) -> Callable[..., Any]: ...

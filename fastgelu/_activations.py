@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fastgelu._arguments import operand
-from fastgelu._ufuncs import UFUNCS
+from fastgelu._ufuncs import ALL_UFUNCS
 
 
 class Activation(NamedTuple):
@@ -101,7 +101,7 @@ def relu(x, out=None):
 
 def gelu_10(x, out=None):
     """GELU, but at most 10 (and at least -10), element by element."""
-    return np.clip(UFUNCS["gelu"](operand(x, "x"), out=out), -10, 10, out=out)
+    return np.clip(ALL_UFUNCS["gelu"](operand(x, "x"), out=out), -10, 10, out=out)
 
 
 def _find(name):
@@ -171,7 +171,7 @@ def get_activation(name, approximate=None):
     function = line.function
     if approximate is not None:
         function = _choose(line, approximate)
-    return {RELU: relu, CLIPPED: gelu_10}.get(function) or UFUNCS[function]
+    return {RELU: relu, CLIPPED: gelu_10}.get(function) or ALL_UFUNCS[function]
 
 
 def _choose(line, approximate):

@@ -129,6 +129,162 @@ KINDS = {
 }
 
 
+# The fused functions: by how they are made of a form (fused_shape). {f} is the form's name.
+FUSED = {
+    "bias": {
+        "summary": "{f}(x1 + x2), element by element, in one pass over memory.",
+        "formula": "The value, at x = ``x1 + x2``, of\n{value}.",
+        "parameters": {
+            "x1": "The argument before the bias.",
+            "x2": "The bias. Broadcast against `x1`: one row of it serves all rows.",
+        },
+        "returns": {"y": "The value at each sum, of the broadcast shape."},
+        "error": "the sum is rounded once (float16 and bfloat16: to float32), and the error is\n"
+        "that at the rounded sum. float32 and float64: the bits of ``{f}(x1 + x2)``.",
+        "specials": "those of the sum, by the rules of IEEE 754, and of `{f}` there.",
+    },
+    "bias_backward": {
+        "summary": "The backward pass of {f}(x1 + x2), element by element.",
+        "formula": "The incoming gradient times the slope: ``x1`` times the value, at\n"
+        "x = ``x2 + x3``, of {slope}.",
+        "parameters": {
+            "x1": "The gradient of the output, dy.",
+            "x2": "The argument x of the forward pass.",
+            "x3": "The bias of the forward pass. All are broadcast against each other.",
+        },
+        "returns": {
+            "dx": "The gradient of the sum, so of `x2`; summed over the axes along which `x3` was\n"
+            "    broadcast, it is that of `x3`."
+        },
+        "error": "the sum is rounded once (float16 and bfloat16: to float32), and the error is\n"
+        "that at the rounded sum. float32 and float64: the bits of ``{f}_backward(x1, x2 + x3)``.",
+        "specials": "those of the sum, and of `{f}_backward` there.",
+    },
+    "glu": {
+        "summary": "{f}(x1)·x2, a gated unit, element by element, in one pass over memory.",
+        "formula": "``x2`` times the value, at x = ``x1``, of\n{value}.",
+        "parameters": {
+            "x1": "The gate's argument, a.",
+            "x2": "What the gate multiplies, b. Broadcast against `x1`.",
+        },
+        "returns": {"y": "The products, of the broadcast shape."},
+        "error": "float32 and float64: the bits of ``{f}(x1) * x2``. float16 and bfloat16: of\n"
+        "float32 numbers, and one rounding. Where the value is subnormal its rounding is not in\n"
+        "the bound.",
+        "specials": "x2 times those of `{f}`, by the rules of IEEE 754: x1 = -inf gives\n"
+        "``-0.0 * x2``, so NaN for an infinite `x2`.",
+    },
+    "glu_backward": {
+        "summary": "The backward pass of {f}(x1)·x2, element by element.",
+        "formula": "The incoming gradient times the two derivatives of {f}(x2)·x3: ``(x1 * x3)``\n"
+        "times the slope, and ``x1`` times the value, at x = ``x2``. The value is\n{value},\n"
+        "the slope {slope}.",
+        "parameters": {
+            "x1": "The gradient of the output, dy.",
+            "x2": "The gate's argument of the forward pass, a.",
+            "x3": "What the gate multiplied, b. All are broadcast against each other.",
+        },
+        "returns": {
+            "da": "The gradient of `x2`, of the broadcast shape.",
+            "db": "The gradient of `x3`, of the broadcast shape.",
+        },
+        "error": "float32 and float64: the bits of ``{f}_backward(x1 * x3, x2)`` and of\n"
+        "``x1 * {f}(x2)``. float16 and bfloat16: of float32 numbers, and one rounding. Where\n"
+        "``x1 * x3`` or the value is subnormal or overflows, its rounding is not in the bound.",
+        "specials": "those of the products, by the rules of IEEE 754.",
+    },
+    "value_and_grad": {
+        "summary": "{f}(x) and its slope (first derivative), element by element, in one pass.",
+        "formula": "The value of {value};\nthe slope {slope}.",
+        "parameters": {"x": "The argument."},
+        "returns": {
+            "y": "The value at each element of `x`, of the same shape.",
+            "slope": "The slope there.",
+        },
+        "error": "the bits of `{f}` and `{f}_grad`.",
+        "specials": "those of `{f}` and `{f}_grad`.",
+    },
+}
+
+FUSED_TEMPLATE = """\
+{summary}
+
+{formula}
+
+Parameters
+----------
+{parameters}
+out : ndarray, None, or tuple of ndarray and None, optional
+    Where the result goes; it may be an input itself. Otherwise a new array is made.
+where : array_like, optional
+    Elements where this is false are not computed, and keep the value that `out` has there.
+**kwargs
+    As in every ufunc: `casting`, `order`, `dtype`, `subok`.
+
+Returns
+-------
+{returns}
+
+Notes
+-----
+{dtypes}
+No temporary array is made.
+
+Error: {bounds};
+{error}
+
+Special values: {specials}
+
+Examples
+--------
+{example}
+"""
+
+
+def fused_shape(name):
+    """How a fused function is made: "geglu_tanh_backward" -> "glu_backward"."""
+    if name.endswith("_value_and_grad"):
+        return "value_and_grad"
+    shape = "bias" if name.startswith("bias_") else "glu"
+    return shape + ("_backward" if name.endswith("_backward") else "")
+
+
+def _dtypes_text(bounds):
+    return (
+        f"dtypes: {', '.join(map(to_numpy, bounds))} each give their own\n(bfloat16: that of "
+        "ml_dtypes, where it is installed); bool and every integer give float64.\nlongdouble, "
+        "complex, object, str and datetime are a TypeError."
+    )
+
+
+def fused_docstring(name, form, bounds):
+    """The docstring of a fused function, given its form and its bound in ULP for each dtype."""
+    if form not in FORMS:
+        return f"{name}, element by element.\n\nError: {bounds_text(bounds)}.\n"
+    texts = {key: text for key, text in FORMS[form].items() if isinstance(text, str)}
+    texts |= {"Title": texts["title"][0].upper() + texts["title"][1:], "f": form}
+    shape = FUSED[fused_shape(name)]
+    parameters = [f"{x} : array_like\n    {text}" for x, text in shape["parameters"].items()]
+    returns = [f"{y} : ndarray or scalar\n    {text}" for y, text in shape["returns"].items()]
+    arguments = ", ".join(["x", "0.5", "2.0"][: len(parameters)])
+    call = f"fastgelu.{name}({arguments})"
+    shown = (
+        f"[y.shape for y in {call}]\n[(3,), (3,)]" if len(returns) == 2 else call + ".shape\n(3,)"
+    )
+    example = f">>> import fastgelu, numpy as np\n>>> x = np.array([-1.0, 0.0, 1.0])\n>>> {shown}"
+    return FUSED_TEMPLATE.format(
+        summary=shape["summary"].format(**texts),
+        formula=shape["formula"].format(**texts),
+        parameters="\n".join(parameters),
+        returns="\n".join(returns),
+        dtypes=_dtypes_text(bounds),
+        bounds=textwrap.fill(bounds_text(bounds), 75),
+        error=shape["error"].format(**texts),
+        specials=shape["specials"].format(**texts),
+        example=example,
+    )
+
+
 def split(name):
     """The form and the kind: "silu_grad" -> ("silu", "_grad")."""
     for kind in ("_grad", "_backward"):
@@ -159,14 +315,11 @@ def docstring(name, bounds):
     texts["Title"] = texts["title"][0].upper() + texts["title"][1:]
     sources = FORMS[form]["sources"]
     marks = " ".join(f"[{i + 1}]_" for i in range(len(sources)))
-    dtypes = ", ".join(to_numpy(dtype) for dtype in bounds)
     arguments = "1.0, x" if kind == "_backward" else "x"
     kind_texts = {key: text.format(**texts) for key, text in KINDS[kind].items()}
     return TEMPLATE.format(
         **kind_texts,
-        dtypes=f"dtypes: {dtypes} each give their own\n(bfloat16: that of ml_dtypes, where it is "
-        "installed); bool and every integer give float64.\nlongdouble, complex, object, str and "
-        "datetime are a TypeError.",
+        dtypes=_dtypes_text(bounds),
         bounds=textwrap.fill(bounds_text(bounds), 75),
         specials=SPECIALS[kind].format(**texts),
         note=texts["note"] + "\n\n" if texts["note"] and not kind else "",

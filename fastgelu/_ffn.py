@@ -14,8 +14,8 @@ import math
 
 import numpy as np
 
-from fastgelu import _fused
 from fastgelu._arguments import array, choose, result_dtype, type_name, working_dtype
+from fastgelu._ufuncs import ALL_UFUNCS
 
 ROWS = 256
 BLOCK = 256 << 10  # 1 MiB in float32
@@ -52,17 +52,17 @@ def _form(activation, approximate):
 
 
 def _bias(form):
-    return _relu if form == "relu" else _fused.lookup("bias_" + form)
+    return _relu if form == "relu" else ALL_UFUNCS["bias_" + form]
 
 
 def _bias_backward(form):
-    return _relu_backward if form == "relu" else _fused.lookup(f"bias_{form}_backward")
+    return _relu_backward if form == "relu" else ALL_UFUNCS[f"bias_{form}_backward"]
 
 
 def _gated(form):
     if form == "relu":
         return _reglu
-    return _fused.lookup("swiglu" if form == "silu" else form.replace("gelu", "geglu", 1))
+    return ALL_UFUNCS["swiglu" if form == "silu" else form.replace("gelu", "geglu", 1)]
 
 
 # ---- arguments ---------------------------------------------------------------------------------

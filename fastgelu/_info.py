@@ -10,7 +10,16 @@ from fastgelu import _threads, _ufuncs
 from fastgelu._dtypes import from_numpy, to_numpy
 from fastgelu._ufuncs import target, targets
 
-__all__ = ["Function", "functions", "max_ulp", "show_config", "target", "targets"]
+__all__ = [
+    "Function",
+    "FusedFunction",
+    "functions",
+    "fused_functions",
+    "max_ulp",
+    "show_config",
+    "target",
+    "targets",
+]
 
 
 class Function(NamedTuple):
@@ -34,8 +43,33 @@ class Function(NamedTuple):
     max_ulp: float
 
 
+class FusedFunction(NamedTuple):
+    """One fused function of one dtype, as `fastgelu.fused_functions` lists them.
+
+    Attributes
+    ----------
+    name : str
+        The ufunc's name, such as "swiglu_backward".
+    dtype : str
+        NumPy's name of the dtype, such as "float32".
+    inputs, outputs : int
+        The number of arguments, 1 to 3, and of results, 1 or 2.
+    form : str
+        The function that it is made of, such as "silu".
+    max_ulp : float
+        The error bound in ULP of each result; the docstring says against what.
+    """
+
+    name: str
+    dtype: str
+    inputs: int
+    outputs: int
+    form: str
+    max_ulp: float
+
+
 def functions():
-    """List every function of every dtype.
+    """List every function of every dtype, but for the fused ones (`fused_functions`).
 
     Returns
     -------
@@ -47,6 +81,18 @@ def functions():
         Function(name, to_numpy(dtype), inputs, bound)
         for name, dtype, inputs, bound in _ufuncs.FUNCTIONS
     )
+
+
+def fused_functions():
+    """List every fused function of every dtype.
+
+    Returns
+    -------
+    functions : tuple of FusedFunction
+        Named tuples (name, dtype, inputs, outputs, form, max_ulp), in the order of the registry;
+        "bfloat16" where ml_dtypes is installed.
+    """
+    return tuple(FusedFunction(line[0], to_numpy(line[1]), *line[2:]) for line in _ufuncs.FUSED)
 
 
 def max_ulp(function, dtype):
@@ -77,10 +123,11 @@ def max_ulp(function, dtype):
     True
     """
     name = function.__name__ if isinstance(function, np.ufunc) else function
-    dtypes = [dtype for other, dtype, *_ in _ufuncs.FUNCTIONS if other == name]
-    if not dtypes or (isinstance(function, np.ufunc) and function is not _ufuncs.UFUNCS[name]):
+    lines = (*_ufuncs.FUNCTIONS, *_ufuncs.FUSED)
+    dtypes = [dtype for other, dtype, *_ in lines if other == name]
+    if not dtypes or (isinstance(function, np.ufunc) and function is not _ufuncs.ALL_UFUNCS[name]):
         raise ValueError(
-            f"unknown function {function!r}; choose one of {', '.join(_ufuncs.UFUNCS)}"
+            f"unknown function {function!r}; choose one of {', '.join(_ufuncs.ALL_UFUNCS)}"
         )
     try:
         registered = from_numpy(np.dtype(dtype).name)

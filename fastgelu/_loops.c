@@ -7,11 +7,11 @@
 
 #include "_threads.h"
 
+#include <fenv.h>
 #include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
 
-enum { BLOCK = 256, MOST_INPUTS = 2 };
+enum { BLOCK = 256, MOST_INPUTS = 3, MOST_OPERANDS = 5 };
 
 /* ---- staged: the inputs go block by block through buffers ----------------- */
 
@@ -41,19 +41,21 @@ static void staged(const fastgelu_function *f, fg_fetch *fetch, npy_intp size, c
                    npy_intp n, npy_intp const *steps)
 {
     double buffers[MOST_INPUTS][BLOCK];
-    char *at[MOST_INPUTS + 1];
-    ptrdiff_t strides[MOST_INPUTS + 1];
-    const int out = f->inputs;
+    char *at[MOST_OPERANDS];
+    ptrdiff_t strides[MOST_OPERANDS];
+    const int out = f->inputs, operands = out + f->outputs;
     for (int a = 0; a < out; a++) {
         at[a] = (char *)buffers[a];
         strides[a] = size;
     }
-    strides[out] = steps[out];
+    for (int a = out; a < operands; a++)
+        strides[a] = steps[a];
     for (npy_intp done = 0; done < n; done += BLOCK) {
         const npy_intp m = n - done < BLOCK ? n - done : BLOCK;
         for (int a = 0; a < out; a++)
             fetch(m, args[a] + done * steps[a], steps[a], buffers[a]);
-        at[out] = args[out] + done * steps[out];
+        for (int a = out; a < operands; a++)
+            at[a] = args[a] + done * steps[a];
         fastgelu_strided(f, (size_t)m, at, strides);
     }
 }
@@ -91,7 +93,7 @@ const int fg_integer_loop_count = sizeof fg_integer_loops / sizeof fg_integer_lo
 
 /* ---- floats ---------------------------------------------------------------- */
 
-/* How an input shares memory with the output. */
+/* How an input shares memory with an output. */
 typedef enum fg_overlap {
     APART,    /* not at all, or element for element: any order will do */
     AHEAD,    /* every element is read before it is overwritten: blocks will do */
@@ -133,22 +135,34 @@ static fg_overlap overlap(const char *input, npy_intp in_step, const char *outpu
     return ENTWINED;
 }
 
-/* In bytes; the name of a dtype ends in its width in bits. */
+/* The worst of all inputs and outputs. Two outputs are apart: NumPy sees to that. */
+static fg_overlap worst_overlap(const fastgelu_function *f, char *const *args, npy_intp n,
+                                npy_intp const *steps, npy_intp size)
+{
+    fg_overlap worst = APART;
+    for (int a = 0; a < f->inputs; a++)
+        for (int out = f->inputs; out < f->inputs + f->outputs; out++) {
+            const fg_overlap found = overlap(args[a], steps[a], args[out], steps[out], n, size);
+            if (found > worst)
+                worst = found;
+        }
+    return worst;
+}
+
+/* In bytes: the first digit of a dtype's name tells. */
 static npy_intp item_size(const fastgelu_function *f)
 {
-    const char *digits = f->dtype;
-    while (*digits > '9')
-        digits++;
-    return atoi(digits) / 8;
+    const char digit = f->dtype[0] == 'b' ? f->dtype[2] : f->dtype[1];
+    return digit == '1' ? 2 : digit == '3' ? 4 : 8;
 }
 
 static void one_by_one(const fastgelu_function *f, npy_intp size, char *const *args, npy_intp n,
                        npy_intp const *steps)
 {
-    char *at[MOST_INPUTS + 1];
-    const ptrdiff_t packed[MOST_INPUTS + 1] = {size, size, size};
+    char *at[MOST_OPERANDS];
+    const ptrdiff_t packed[MOST_OPERANDS] = {size, size, size, size, size};
     for (npy_intp i = 0; i < n; i++) {
-        for (int a = 0; a <= f->inputs; a++)
+        for (int a = 0; a < f->inputs + f->outputs; a++)
             at[a] = args[a] + i * steps[a];
         fastgelu_strided(f, 1, at, packed);
     }
@@ -179,8 +193,8 @@ typedef struct fg_work {
 static void part(const void *work, ptrdiff_t from, ptrdiff_t count)
 {
     const fg_work *w = work;
-    char *at[MOST_INPUTS + 1];
-    for (int a = 0; a <= w->f->inputs; a++)
+    char *at[MOST_OPERANDS];
+    for (int a = 0; a < w->f->inputs + w->f->outputs; a++)
         at[a] = w->args[a] + from * w->steps[a];
     if (w->fetch)
         staged(w->f, w->fetch, w->size, at, count, w->steps);
@@ -190,21 +204,25 @@ static void part(const void *work, ptrdiff_t from, ptrdiff_t count)
         fastgelu_strided(w->f, (size_t)count, at, (const ptrdiff_t *)w->steps);
 }
 
-/* For inputs that are apart from the output. */
+/* For inputs that are apart from the outputs. */
 static void all_parts(const fastgelu_function *f, fg_fetch *fetch, npy_intp size, char *const *args,
                       npy_intp n, npy_intp const *steps)
 {
-    const int out = f->inputs;
+    const int out = f->inputs, operands = out + f->outputs;
     fg_work work = {f, fetch, size, args, steps, 0};
+    int apart = 1; /* the elements of each output */
     if (!fetch && n > stream_above / size) {
-        work.stream = steps[out] == size;
-        for (int a = 0; a < out; a++)
-            work.stream &= steps[a] == size && args[a] != args[out];
+        work.stream = 1;
+        for (int a = 0; a < operands; a++)
+            work.stream &= steps[a] == size &&
+                           (a >= out || (args[a] != args[out] && args[a] != args[operands - 1]));
     }
-    if (steps[out] >= size || steps[out] <= -size)
+    for (int a = out; a < operands; a++)
+        apart &= steps[a] >= size || steps[a] <= -size;
+    if (apart)
         fg_split(n, size, part, &work);
     else
-        part(&work, 0, n); /* elements of the output overlap each other */
+        part(&work, 0, n);
 }
 
 /* ---- the loops ------------------------------------------------------------- */
@@ -213,36 +231,32 @@ static void integers(const fastgelu_function *f, fg_fetch *fetch, npy_intp from_
                      npy_intp n, npy_intp const *steps)
 {
     const npy_intp size = sizeof(double), larger = from_size > size ? from_size : size;
-    fg_overlap worst = APART;
-    for (int a = 0; a < f->inputs; a++) {
-        const fg_overlap found =
-            overlap(args[a], steps[a], args[f->inputs], steps[f->inputs], n, larger);
-        if (found > worst)
-            worst = found;
-    }
-    if (worst == APART)
+    if (worst_overlap(f, args, n, steps, larger) == APART)
         all_parts(f, fetch, size, args, n, steps);
     else
         staged(f, fetch, size, args, n, steps);
+}
+
+static _Thread_local int to_raise;
+
+void fg_loops_raise(int flags)
+{
+    to_raise = flags;
 }
 
 void fg_float_loop(char **args, npy_intp const *dimensions, npy_intp const *steps, void *data)
 {
     const fastgelu_function *f = data;
     const npy_intp n = dimensions[0], size = item_size(f);
-    const int out = f->inputs;
-    fg_overlap worst = APART;
-    for (int a = 0; a < out && n > 1; a++) {
-        const fg_overlap found = overlap(args[a], steps[a], args[out], steps[out], n, size);
-        if (found > worst)
-            worst = found;
-    }
+    const fg_overlap worst = n > 1 ? worst_overlap(f, args, n, steps, size) : APART;
     if (worst == ENTWINED || n == 1) /* steps mean nothing for one element */
         one_by_one(f, size, args, n, steps);
     else if (worst == AHEAD)
         staged(f, size == 2 ? fetch_f16 : size == 4 ? fetch_f32 : fetch_f64, size, args, n, steps);
     else
         all_parts(f, NULL, size, args, n, steps);
+    if (to_raise)
+        feraiseexcept(to_raise);
 }
 
 #define FG_STRING(x) #x

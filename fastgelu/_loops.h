@@ -16,6 +16,10 @@ typedef void fg_loop(char **args, npy_intp const *dimensions, npy_intp const *st
 /* float16, bfloat16, float32 and float64: data has the same dtype. */
 fg_loop fg_float_loop;
 
+/* Exceptions (fenv.h) that the next calls of fg_float_loop in this thread raise, whatever they
+ * compute; 0 ends that. */
+void fg_loops_raise(int flags);
+
 /* bool and every integer, as float64: data has dtype "f64". */
 typedef struct fg_integer_loop {
     int type; /* NumPy's type number */

@@ -15,6 +15,11 @@ static intptr_t item_size(const fastgelu_function *f)
     return atoi(digits) / 8;
 }
 
+static int operand_count(const fastgelu_function *f)
+{
+    return f->inputs + f->outputs;
+}
+
 static intptr_t count(const fg_operand *operand)
 {
     intptr_t n = 1;
@@ -105,7 +110,7 @@ static void swap_dimensions(fg_plan *plan, int a, int b)
  * that are one run of elements for every operand. */
 static void simplify(fg_plan *plan)
 {
-    const int out = plan->function->inputs;
+    const int out = plan->function->inputs, operands = operand_count(plan->function);
     int kept = 0;
     for (int d = 0; d < plan->dimensions; d++)
         if (plan->shape[d] != 1)
@@ -117,7 +122,7 @@ static void simplify(fg_plan *plan)
     int last = 0;
     for (int d = 1; d < kept; d++) {
         int joined = 1;
-        for (int o = 0; o <= out; o++)
+        for (int o = 0; o < operands; o++)
             joined &= plan->strides[last][o] == plan->strides[d][o] * plan->shape[d];
         if (joined)
             plan->shape[d] *= plan->shape[last];
@@ -130,7 +135,7 @@ static void simplify(fg_plan *plan)
 
 int fg_plan_make(fg_plan *plan, const fastgelu_function *function, const fg_operand *operands)
 {
-    const int out = function->inputs;
+    const int out = function->inputs, count_of_operands = operand_count(function);
     const intptr_t size = item_size(function), dimensions = operands[out].dimensions;
     memset(plan, 0, sizeof *plan);
     plan->function = function;
@@ -138,7 +143,7 @@ int fg_plan_make(fg_plan *plan, const fastgelu_function *function, const fg_oper
     plan->elements = count(&operands[out]);
     if (dimensions > FG_PLAN_DIMENSIONS)
         return FG_PLAN_SHAPES;
-    for (int o = 0; o <= out; o++) {
+    for (int o = 0; o < count_of_operands; o++) {
         const fg_operand *operand = &operands[o];
         const intptr_t *strides = operand->strides;
         const intptr_t missing = dimensions - operand->dimensions;
@@ -150,7 +155,10 @@ int fg_plan_make(fg_plan *plan, const fastgelu_function *function, const fg_oper
                 return FG_PLAN_SHAPES;
             }
         plan->data[o] = operand->data;
-        if (plan->elements && o < out && entwined(operand, &operands[out], size)) {
+        int copy = 0;
+        for (int other = out; plan->elements && o < out && other < count_of_operands; other++)
+            copy |= entwined(operand, &operands[other], size);
+        if (copy) {
             plan->copies[o] = plan->data[o] = copied(operand, size, copy_strides);
             strides = copy_strides;
             if (!plan->copies[o]) {
@@ -179,7 +187,7 @@ void fg_plan_free(fg_plan *plan)
 
 static void rows(const fg_plan *plan, intptr_t first, intptr_t end)
 {
-    const int inner = plan->dimensions - 1, operands = plan->function->inputs + 1;
+    const int inner = plan->dimensions - 1, operands = operand_count(plan->function);
     const intptr_t length = inner < 0 ? 1 : plan->shape[inner];
     const ptrdiff_t *strides = plan->strides[inner < 0 ? 0 : inner];
     while (first < end) {
@@ -197,7 +205,7 @@ static void rows(const fg_plan *plan, intptr_t first, intptr_t end)
         }
         if (n == 1) { /* strides mean nothing for one element */
             const ptrdiff_t size = item_size(plan->function);
-            const ptrdiff_t packed[FG_PLAN_OPERANDS] = {size, size, size};
+            const ptrdiff_t packed[FG_PLAN_OPERANDS] = {size, size, size, size, size};
             fastgelu_strided(plan->function, 1, data, packed);
         } else {
             fastgelu_strided(plan->function, (size_t)n, data, strides);

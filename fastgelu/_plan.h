@@ -9,16 +9,16 @@
 
 #include "fastgelu.h"
 
-enum { FG_PLAN_DIMENSIONS = 64, FG_PLAN_OPERANDS = 3 };
+enum { FG_PLAN_DIMENSIONS = 64, FG_PLAN_OPERANDS = 5 };
 
-/* The operands of a call: the inputs, then the output. Strides are in bytes. */
+/* The operands of a call: the inputs, then the outputs. Strides are in bytes. */
 typedef struct fg_operand {
     char *data;
     intptr_t dimensions;
     const intptr_t *shape, *strides;
 } fg_operand;
 
-/* The same as loops: as few as it takes, the output's largest stride outermost. */
+/* The same as loops: as few as it takes, the (first) output's largest stride outermost. */
 typedef struct fg_plan {
     const fastgelu_function *function;
     intptr_t elements;
@@ -32,8 +32,8 @@ typedef struct fg_plan {
 
 enum { FG_PLAN_OK, FG_PLAN_SHAPES, FG_PLAN_MEMORY, FG_PLAN_UNKNOWN };
 
-/* Makes a plan. Inputs are broadcast to the output's shape, which stays; the dtype is that of the
- * function for all. Not FG_PLAN_OK: the shapes do not fit, or there is no memory for a copy; then
+/* Makes a plan. Inputs are broadcast to the output's shape, which stays and is that of all outputs;
+ * the dtype is that of the function for all. Outputs do not overlap. Not FG_PLAN_OK: the shapes do not fit, or there is no memory for a copy; then
  * nothing is left to free. */
 int fg_plan_make(fg_plan *plan, const fastgelu_function *function, const fg_operand *operands);
 

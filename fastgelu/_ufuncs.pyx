@@ -8,7 +8,7 @@ cimport numpy as cnp
 from libc.stdint cimport uintptr_t
 from libc.stdlib cimport malloc
 
-from fastgelu._docs import docstring
+from fastgelu._docs import docstring, fused_docstring
 from fastgelu._dtypes import bfloat16
 
 cnp.import_array()
@@ -22,6 +22,8 @@ cdef extern from "fastgelu.h":
         int inputs
         double max_ulp
         void (*kernel)()
+        int outputs
+        const char *form
 
     enum:
         FASTGELU_OK
@@ -45,6 +47,12 @@ cdef extern from "_loops.h":
     cnp.PyUFuncGenericFunction fg_float_loop
     const char *fg_compiler()
     cnp.npy_intp fg_stream_above(cnp.npy_intp bytes)
+
+
+cdef extern from "_calls.h":
+    int fg_calls_register(
+        object ufunc, int count, const fastgelu_function *const *functions, const int *types
+    ) except -1
 
 
 cdef extern from "_threads.h":
@@ -165,7 +173,7 @@ cdef class Plan:
     cdef tuple arrays
 
     def __init__(self, size_t index, *arrays):
-        cdef fg_operand operands[3]
+        cdef fg_operand operands[5]
         cdef cnp.ndarray array
         if self.arrays is not None:
             raise RuntimeError("made already")
@@ -237,7 +245,7 @@ cdef list alive = []
 cdef make_ufunc(list indices):
     """The ufunc of one name; indices are the registry's, one for each dtype."""
     cdef const fastgelu_function *first = fastgelu_function_at(indices[0])
-    cdef int inputs = first.inputs
+    cdef int inputs = first.inputs, outputs = first.outputs
     cdef list native = [i for i in indices if fastgelu_function_at(i).dtype.decode() in TYPES]
     cdef int count = fg_integer_loop_count + <int>len(native)
     cdef int loop = 0
@@ -256,26 +264,57 @@ cdef make_ufunc(list indices):
         loops[loop] = fg_integer_loops[i].loop
         index = by_dtype["f64"]
         data[loop] = <void *>fastgelu_function_at(index)
-        types += bytes([fg_integer_loops[i].type] * inputs + [cnp.NPY_DOUBLE])
+        types += bytes([fg_integer_loops[i].type] * inputs + [cnp.NPY_DOUBLE] * outputs)
         loop += 1
     for dtype in sorted(set(by_dtype) & set(TYPES), key=lambda dtype: int(dtype.lstrip("f"))):
         loops[loop] = fg_float_loop
         index = by_dtype[dtype]
         data[loop] = <void *>fastgelu_function_at(index)
-        types += bytes([TYPES[dtype]] * (inputs + 1))
+        types += bytes([TYPES[dtype]] * (inputs + outputs))
         loop += 1
 
     name = first.name.decode()
     bounds = {dtype: max_ulp(name, dtype) for dtype in by_dtype}
-    strings = (bytes(types), docstring(name, bounds).encode())
+    if first.form == NULL:
+        text = docstring(name, bounds)
+    else:
+        text = fused_docstring(name, first.form.decode(), bounds)
+    strings = (bytes(types), text.encode())
     alive.append(strings)
     ufunc = cnp.PyUFunc_FromFuncAndData(
-        loops, data, strings[0], count, inputs, 1, cnp.PyUFunc_None, <char *>first.name, strings[1], 0
+        loops,
+        data,
+        strings[0],
+        count,
+        inputs,
+        outputs,
+        cnp.PyUFunc_None,
+        <char *>first.name,
+        strings[1],
+        0,
     )
     with contextlib.suppress(AttributeError):  # before NumPy 2.2, pickle searches the modules
         ufunc.__module__ = "fastgelu"
         ufunc.__qualname__ = name
     return ufunc
+
+
+cdef register_calls(bfloat16_type):
+    """Split calls of more than one input that broadcast; once, when all dtypes are known."""
+    cdef const fastgelu_function *functions[4]
+    cdef int types[4]
+    cdef int count
+    cdef size_t index
+    numbers = dict(TYPES) if bfloat16_type is None else {**TYPES, "bf16": bfloat16_type.num}
+    for name, ufunc in ALL_UFUNCS.items():
+        count = 0
+        for index, (registered, dtype) in enumerate(NAMES):
+            if registered == name and dtype in numbers:
+                functions[count] = fastgelu_function_at(index)
+                types[count] = numbers[dtype]
+                count += 1
+        if ufunc.nin > 1:
+            fg_calls_register(ufunc, count, functions, types)
 
 
 def register_bfloat16(dtype):
@@ -285,13 +324,13 @@ def register_bfloat16(dtype):
     without this loop that is float32. The second registration, by a reload, replaces the first.
     """
     cdef int number = dtype.num
-    cdef int types[3]
+    cdef int types[5]
     cdef size_t index
-    types[0] = types[1] = types[2] = number
-    for index, (name, registered, *_) in enumerate(FUNCTIONS):
+    types[:] = [number] * 5
+    for index, (name, registered) in enumerate(NAMES):
         if registered == "bf16":
             PyUFunc_RegisterLoopForType(
-                UFUNCS[name],
+                ALL_UFUNCS[name],
                 number,
                 fg_float_loop,
                 types,
@@ -303,23 +342,37 @@ cdef list read_registry():
     cdef size_t index = 0
     functions = []
     while (f := fastgelu_function_at(index)) != NULL:
-        functions.append((f.name.decode(), f.dtype.decode(), f.inputs, f.max_ulp))
+        form = None if f.form == NULL else f.form.decode()
+        functions.append(
+            (f.name.decode(), f.dtype.decode(), f.inputs, f.outputs, form, f.max_ulp)
+        )
         index += 1
     return functions
 
 
-# The registry: (name, dtype, inputs, max_ulp), such as ("gelu_backward", "f32", 2, 1.5); bfloat16
-# where ml_dtypes is installed.
-FUNCTIONS = tuple(read_registry())
+cdef list REGISTRY = read_registry()
 
-# The ufuncs by name, in the registry's order.
-UFUNCS = {}
-for name in dict.fromkeys(function[0] for function in FUNCTIONS):
-    UFUNCS[name] = make_ufunc([i for i in range(len(FUNCTIONS)) if FUNCTIONS[i][0] == name])
+# Every line's (name, dtype), at the line's index.
+NAMES = tuple(line[:2] for line in REGISTRY)
+
+# The functions: (name, dtype, inputs, max_ulp), such as ("gelu_backward", "f32", 2, 1.5). Their
+# place here is their index. And the fused ones: (name, dtype, inputs, outputs, form, max_ulp), such
+# as ("swiglu_backward", "f32", 3, 2, "silu", 4.5). bfloat16 where ml_dtypes is installed.
+FUNCTIONS = tuple((*line[:3], line[5]) for line in REGISTRY if line[4] is None)
+FUSED = tuple(line for line in REGISTRY if line[4] is not None)
+
+# All ufuncs by name, in the registry's order; the first ones and the fused ones.
+ALL_UFUNCS = {}
+for name in dict.fromkeys(name for name, _ in NAMES):
+    ALL_UFUNCS[name] = make_ufunc([i for i in range(len(NAMES)) if NAMES[i][0] == name])
 del name
+UFUNCS = {name: ALL_UFUNCS[name] for name, *_ in FUNCTIONS}
+FUSED_UFUNCS = {name: ALL_UFUNCS[name] for name, *_ in FUSED}
 
 if (dtype := bfloat16()) is not None:
     register_bfloat16(dtype)
-else:
+register_calls(dtype)
+if dtype is None:
     FUNCTIONS = tuple(function for function in FUNCTIONS if function[1] != "bf16")
+    FUSED = tuple(function for function in FUSED if function[1] != "bf16")
 del dtype

@@ -3,10 +3,9 @@
 
 import numpy as np
 
-from fastgelu import _fused
 from fastgelu._arguments import check_broadcast, choose, normal_axis, operand
 from fastgelu._ffn import ffn, ffn_backward, ffn_glu
-from fastgelu._ufuncs import UFUNCS
+from fastgelu._ufuncs import ALL_UFUNCS
 
 __all__ = [
     "bias_gelu",
@@ -66,7 +65,7 @@ def gelu(x, approximate="none", out=None):
     >>> functional.gelu([0.0, float("inf")], approximate="tanh")
     array([ 0., inf])
     """
-    ufunc = UFUNCS[choose("approximate", approximate, _GELU)]
+    ufunc = ALL_UFUNCS[choose("approximate", approximate, _GELU)]
     return ufunc(operand(x, "x"), out=out)
 
 
@@ -90,7 +89,7 @@ def silu(x, out=None):
     --------
     fastgelu.silu : The ufunc, with dtypes, error bounds and special values.
     """
-    return UFUNCS["silu"](operand(x, "x"), out=out)
+    return ALL_UFUNCS["silu"](operand(x, "x"), out=out)
 
 
 def _backward(ufunc, grad_output, x, out):
@@ -131,7 +130,7 @@ def gelu_backward(grad_output, x, approximate="none", out=None):
         The ufuncs, with dtypes, error bounds and special values.
     """
     name = choose("approximate", approximate, _GELU) + "_backward"
-    return _backward(UFUNCS[name], grad_output, x, out)
+    return _backward(ALL_UFUNCS[name], grad_output, x, out)
 
 
 def silu_backward(grad_output, x, out=None):
@@ -155,7 +154,7 @@ def silu_backward(grad_output, x, out=None):
     --------
     fastgelu.silu_backward : The ufunc, with dtypes, error bounds and special values.
     """
-    return _backward(UFUNCS["silu_backward"], grad_output, x, out)
+    return _backward(ALL_UFUNCS["silu_backward"], grad_output, x, out)
 
 
 def bias_gelu(x, b, approximate="none", out=None):
@@ -183,7 +182,7 @@ def bias_gelu(x, b, approximate="none", out=None):
     TypeError
         A dtype that the ufuncs do not take, or an array in the memory of a device.
     """
-    ufunc = _fused.lookup(choose("approximate", approximate, _BIAS))
+    ufunc = ALL_UFUNCS[choose("approximate", approximate, _BIAS)]
     x, b = operand(x, "x"), operand(b, "b")
     check_broadcast(("x", x), ("b", b))
     return ufunc(x, b, out=out)
@@ -217,7 +216,7 @@ def _gated(name, a, b, axis, gate, out):
     else:
         a, b = operand(a, "a"), operand(b, "b")
         check_broadcast(("a", a), ("b", b))
-    return _fused.lookup(name)(a, b, out=out)
+    return ALL_UFUNCS[name](a, b, out=out)
 
 
 def geglu(a, b=None, approximate="none", *, axis=None, gate=None, out=None):
@@ -307,10 +306,10 @@ def _gated_backward(name, grad_output, a, b, out):
     ]
     check_broadcast(*zip(("grad_output", "a", "b"), arrays))
     if out is None:
-        return _fused.lookup(name)(grad_output, a, b)
+        return ALL_UFUNCS[name](grad_output, a, b)
     if not isinstance(out, tuple) or len(out) != 2:
         raise TypeError(f"out must be a tuple of two arrays, for da and db, not {out!r}")
-    return _fused.lookup(name)(grad_output, a, b, out=out)
+    return ALL_UFUNCS[name](grad_output, a, b, out=out)
 
 
 def geglu_backward(grad_output, a, b, approximate="none", out=None):

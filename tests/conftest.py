@@ -48,6 +48,28 @@ def registry():
     ]
 
 
+class Fused(NamedTuple):
+    """A line of a fused function."""
+
+    name: str
+    dtype: str
+    inputs: int
+    outputs: int
+    form: str
+    max_ulp: float
+
+    ufunc, __str__ = Entry.ufunc, Entry.__str__
+
+
+def fused_registry():
+    import fastgelu
+
+    return [
+        Fused(line.name, line.dtype.replace("float", "f"), *line[2:])
+        for line in fastgelu.fused_functions()
+    ]
+
+
 def names(inputs=(1, 2)):
     return list(dict.fromkeys(entry.name for entry in registry() if entry.inputs in inputs))
 

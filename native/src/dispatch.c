@@ -96,6 +96,11 @@ static const fg_table *table(void)
 /* The prototypes in fastgelu.h are checked against the registry here. */
 #define FG_CALL_1(slot) table()->slot(n, x, y)
 #define FG_CALL_2(slot) table()->slot(n, dy, x, dx)
+#define FG_CALL_bias(slot) table()->slot(n, x, b, y)
+#define FG_CALL_bias_backward(slot) table()->slot(n, dy, x, b, dx)
+#define FG_CALL_glu(slot) table()->slot(n, a, b, y)
+#define FG_CALL_glu_backward(slot) table()->slot(n, dy, a, b, da, db)
+#define FG_CALL_value_and_grad(slot) table()->slot(n, x, y, slope)
 #define FG_FUNCTION(name, dtype, inputs, max_ulp)             \
     FG_KERNEL_##inputs(fastgelu_##name##_##dtype, dtype)      \
     {                                                         \
@@ -105,7 +110,43 @@ static const fg_table *table(void)
     {                                                         \
         FG_CALL_##inputs(stream_##name##_##dtype);            \
     }
+#define FG_FUSED(name, dtype, shape, form)                   \
+    FG_KERNEL_##shape(fastgelu_##name##_##dtype, dtype)      \
+    {                                                        \
+        FG_CALL_##shape(name##_##dtype);                     \
+    }                                                        \
+    static FG_KERNEL_##shape(stream_##name##_##dtype, dtype) \
+    {                                                        \
+        FG_CALL_##shape(stream_##name##_##dtype);            \
+    }
 #include "functions.def"
+
+/* The bounds of the functions that fused ones are made of, in thousandths of an ULP: their sums
+ * are constants then. */
+enum {
+#define FG_FUNCTION(name, dtype, inputs, max_ulp) FG_BOUND_##name##_##dtype = (int)max_ulp##e3,
+#include "functions.def"
+};
+#define FG_BOUND(name, dtype) ((double)FG_BOUND_##name##_##dtype)
+#define FG_MORE(a, b) ((a) > (b) ? (a) : (b))
+
+/* A product counts an error of its factor up to twice, and rounds once. */
+#define FG_PRODUCT(bound) (2 * (bound) + 500)
+#define FG_BOUND_bias(form, dtype) FG_BOUND(form, dtype)
+#define FG_BOUND_bias_backward(form, dtype) FG_BOUND(form##_backward, dtype)
+#define FG_BOUND_glu(form, dtype) FG_PRODUCT(FG_BOUND(form, dtype))
+#define FG_BOUND_glu_backward(form, dtype) \
+    FG_MORE(FG_BOUND(form##_backward, dtype) + 1000, FG_PRODUCT(FG_BOUND(form, dtype)))
+#define FG_BOUND_value_and_grad(form, dtype) \
+    FG_MORE(FG_BOUND(form, dtype), FG_BOUND(form##_grad, dtype))
+
+#define FG_FUSED_BOUND_f32(shape, form) FG_BOUND_##shape(form, f32)
+#define FG_FUSED_BOUND_f64(shape, form) FG_BOUND_##shape(form, f64)
+/* 16 bits: the bound of float32, of which 1 ULP is at most 2^-13 of these, and one rounding */
+#define FG_FUSED_BOUND_f16(shape, form) \
+    (FG_INPUTS_##shape == 1 ? FG_BOUND_value_and_grad(form, f16) : 501)
+#define FG_FUSED_BOUND_bf16(shape, form) \
+    (FG_INPUTS_##shape == 1 ? FG_BOUND_value_and_grad(form, bf16) : 501)
 
 static const fastgelu_function functions[] = {
 #define FG_FUNCTION(name, dtype, inputs, max_ulp) \
@@ -114,7 +155,18 @@ static const fastgelu_function functions[] = {
      inputs,                                      \
      max_ulp,                                     \
      (void (*)(void))fastgelu_##name##_##dtype,   \
-     (void (*)(void))stream_##name##_##dtype},
+     (void (*)(void))stream_##name##_##dtype,     \
+     1,                                           \
+     NULL},
+#define FG_FUSED(name, dtype, shape, form)       \
+    {#name,                                      \
+     #dtype,                                     \
+     FG_INPUTS_##shape,                          \
+     FG_FUSED_BOUND_##dtype(shape, form) / 1000, \
+     (void (*)(void))fastgelu_##name##_##dtype,  \
+     (void (*)(void))stream_##name##_##dtype,    \
+     FG_OUTPUTS_##shape,                         \
+     #form},
 #include "functions.def"
 };
 enum { FUNCTIONS = sizeof functions / sizeof functions[0] };

@@ -36,10 +36,47 @@ typedef uint16_t fg_bf16;
 #define FG_INLINE inline
 #endif
 
+/* For arrays on the stack: to whole cache lines. */
+#if defined(_MSC_VER)
+#define FG_ALIGNED __declspec(align(64))
+#else
+#define FG_ALIGNED _Alignas(64)
+#endif
+
 /* Function pointer declarators by number of inputs. */
 #define FG_KERNEL_1(declarator, dtype) void declarator(size_t n, const fg_##dtype *x, fg_##dtype *y)
 #define FG_KERNEL_2(declarator, dtype) \
     void declarator(size_t n, const fg_##dtype *dy, const fg_##dtype *x, fg_##dtype *dx)
+
+/* And by the shape of a fused function; the last two have two outputs. */
+#define FG_KERNEL_bias(declarator, dtype) \
+    void declarator(size_t n, const fg_##dtype *x, const fg_##dtype *b, fg_##dtype *y)
+#define FG_KERNEL_bias_backward(declarator, dtype)                                            \
+    void declarator(size_t n, const fg_##dtype *dy, const fg_##dtype *x, const fg_##dtype *b, \
+                    fg_##dtype *dx)
+#define FG_KERNEL_glu(declarator, dtype) \
+    void declarator(size_t n, const fg_##dtype *a, const fg_##dtype *b, fg_##dtype *y)
+#define FG_KERNEL_glu_backward(declarator, dtype)                                             \
+    void declarator(size_t n, const fg_##dtype *dy, const fg_##dtype *a, const fg_##dtype *b, \
+                    fg_##dtype *da, fg_##dtype *db)
+#define FG_KERNEL_value_and_grad(declarator, dtype) \
+    void declarator(size_t n, const fg_##dtype *x, fg_##dtype *y, fg_##dtype *slope)
+
+/* How many operands these have. */
+enum {
+    FG_INPUTS_bias = 2,
+    FG_INPUTS_bias_backward = 3,
+    FG_INPUTS_glu = 2,
+    FG_INPUTS_glu_backward = 3,
+    FG_INPUTS_value_and_grad = 1,
+    FG_OUTPUTS_bias = 1,
+    FG_OUTPUTS_bias_backward = 1,
+    FG_OUTPUTS_glu = 1,
+    FG_OUTPUTS_glu_backward = 2,
+    FG_OUTPUTS_value_and_grad = 2,
+    FG_MOST_INPUTS = 3,
+    FG_MOST_OPERANDS = 5
+};
 
 /* One table a target: its name and a slot for every registered function. */
 typedef struct fg_table {
@@ -47,6 +84,9 @@ typedef struct fg_table {
 #define FG_FUNCTION(name, dtype, inputs, max_ulp) \
     FG_KERNEL_##inputs((*name##_##dtype), dtype); \
     FG_KERNEL_##inputs((*stream_##name##_##dtype), dtype);
+#define FG_FUSED(name, dtype, shape, form)       \
+    FG_KERNEL_##shape((*name##_##dtype), dtype); \
+    FG_KERNEL_##shape((*stream_##name##_##dtype), dtype);
 #include "functions.def"
 } fg_table;
 

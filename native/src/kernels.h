@@ -43,7 +43,7 @@ enum fg_way { FG_PLAIN, FG_NEAR, FG_LONG, FG_MIXED };
             return !i_any_above_##dtype(most, near_limit) ? FG_NEAR                                \
                    : !i_any_above_##dtype(most, end)      ? FG_LONG                                \
                    : i_all_above_##dtype(least, end)      ? FG_PLAIN                               \
-                                                          : FG_MIXED;                              \
+                                                          : FG_MIXED;                                   \
         return i_any_above_##dtype(most, fg_tiny_##dtype) ? FG_MIXED : FG_PLAIN;                   \
     }
 FG_WAY(f32)
@@ -211,6 +211,8 @@ FG_WAY16(bf16)
     FG_LOOP_##inputs(name, dtype) FG_ENTRIES_##inputs(name, dtype)
 #include "functions.def"
 
+#include "fused.h"
+
 #define FG_STRING_(name) #name
 #define FG_STRING(name) FG_STRING_(name)
 #define FG_TABLE_(name) fg_##name
@@ -219,5 +221,6 @@ FG_WAY16(bf16)
 const fg_table FG_TABLE(FG_TARGET_NAME) = {
     FG_STRING(FG_TARGET_NAME),
 #define FG_FUNCTION(name, dtype, inputs, max_ulp) loop_##name##_##dtype, stream_##name##_##dtype,
+#define FG_FUSED(name, dtype, shape, form) loop_##name##_##dtype, stream_##name##_##dtype,
 #include "functions.def"
 };

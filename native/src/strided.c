@@ -5,7 +5,7 @@
 
 #include "internal.h"
 
-enum { BLOCK_BYTES = 2048, MOST_INPUTS = 2 };
+enum { BLOCK_BYTES = 2048 };
 
 /* memcpy of a constant size: one unaligned load and store. */
 #define FG_COPY(size)                                                \
@@ -36,14 +36,30 @@ static size_t item_size(const fastgelu_function *f)
     }
 }
 
-#define FG_CALL_AS(dtype)                                                   \
-    if (f->inputs == 1)                                                     \
-        ((FG_KERNEL_1((*), dtype))kernel)(n, (fg_##dtype *)(void *)args[0], \
-                                          (fg_##dtype *)(void *)args[1]);   \
-    else                                                                    \
-        ((FG_KERNEL_2((*), dtype))kernel)(n, (fg_##dtype *)(void *)args[0], \
-                                          (fg_##dtype *)(void *)args[1],    \
-                                          (fg_##dtype *)(void *)args[2])
+/* By the number of inputs and of outputs: the prototypes of one number differ in names only. */
+#define FG_ARG(dtype, a) (fg_##dtype *)(void *)args[a]
+#define FG_CALL_AS(dtype)                                                                     \
+    switch (10 * f->inputs + f->outputs) {                                                    \
+    case 11:                                                                                  \
+        ((FG_KERNEL_1((*), dtype))kernel)(n, FG_ARG(dtype, 0), FG_ARG(dtype, 1));             \
+        break;                                                                                \
+    case 21:                                                                                  \
+        ((FG_KERNEL_2((*), dtype))kernel)(n, FG_ARG(dtype, 0), FG_ARG(dtype, 1),              \
+                                          FG_ARG(dtype, 2));                                  \
+        break;                                                                                \
+    case 31:                                                                                  \
+        ((FG_KERNEL_bias_backward((*), dtype))kernel)(n, FG_ARG(dtype, 0), FG_ARG(dtype, 1),  \
+                                                      FG_ARG(dtype, 2), FG_ARG(dtype, 3));    \
+        break;                                                                                \
+    case 12:                                                                                  \
+        ((FG_KERNEL_value_and_grad((*), dtype))kernel)(n, FG_ARG(dtype, 0), FG_ARG(dtype, 1), \
+                                                       FG_ARG(dtype, 2));                     \
+        break;                                                                                \
+    default:                                                                                  \
+        ((FG_KERNEL_glu_backward((*), dtype))kernel)(n, FG_ARG(dtype, 0), FG_ARG(dtype, 1),   \
+                                                     FG_ARG(dtype, 2), FG_ARG(dtype, 3),      \
+                                                     FG_ARG(dtype, 4));                       \
+    }
 
 static void call(const fastgelu_function *f, void (*kernel)(void), size_t size, size_t n,
                  char *const args[])
@@ -60,37 +76,49 @@ static void call(const fastgelu_function *f, void (*kernel)(void), size_t size, 
 void fastgelu_strided(const fastgelu_function *f, size_t n, char *const args[],
                       const ptrdiff_t strides[])
 {
-    const size_t size = item_size(f);
-    int direct = 1;
-    for (int a = 0; a <= f->inputs; a++)
-        direct &= strides[a] == (ptrdiff_t)size && (uintptr_t)args[a] % size == 0;
-    if (direct) {
+    const size_t size = item_size(f), block = BLOCK_BYTES / size;
+    const int operands = f->inputs + f->outputs;
+    int direct[FG_MOST_OPERANDS], all_direct = 1;
+    for (int a = 0; a < operands; a++) {
+        direct[a] = strides[a] == (ptrdiff_t)size && (uintptr_t)args[a] % size == 0;
+        all_direct &= direct[a];
+    }
+    if (all_direct) {
         call(f, f->kernel, size, n, args);
         return;
     }
-    const size_t block = BLOCK_BYTES / size;
-    double buffers[MOST_INPUTS + 1][BLOCK_BYTES / sizeof(double)];
-    char *at[MOST_INPUTS + 1], *buffer[MOST_INPUTS + 1];
-    for (int a = 0; a <= f->inputs; a++) {
+    double buffers[FG_MOST_OPERANDS][BLOCK_BYTES / sizeof(double)];
+    char *at[FG_MOST_OPERANDS], *given[FG_MOST_OPERANDS];
+    for (int a = 0; a < operands; a++) {
         at[a] = args[a];
-        buffer[a] = (char *)buffers[a];
+        if (!direct[a])
+            given[a] = (char *)buffers[a];
+        /* one element for all: copied once; not from where an output may be */
+        if (a < f->inputs && !strides[a] && n)
+            copy(size, n < block ? n : block, at[a], 0, given[a], (ptrdiff_t)size);
     }
     while (n) {
         const size_t m = n < block ? n : block;
-        for (int a = 0; a < f->inputs; a++)
-            copy(size, m, at[a], strides[a], buffer[a], (ptrdiff_t)size);
-        call(f, f->kernel, size, m, buffer);
-        copy(size, m, buffer[f->inputs], (ptrdiff_t)size, at[f->inputs], strides[f->inputs]);
-        for (int a = 0; a <= f->inputs; a++)
+        for (int a = 0; a < operands; a++)
+            if (direct[a])
+                given[a] = at[a];
+            else if (a < f->inputs && strides[a])
+                copy(size, m, at[a], strides[a], given[a], (ptrdiff_t)size);
+        call(f, f->kernel, size, m, given);
+        for (int a = 0; a < operands; a++) {
+            if (a >= f->inputs && !direct[a])
+                copy(size, m, given[a], (ptrdiff_t)size, at[a], strides[a]);
             at[a] += strides[a] * (ptrdiff_t)m;
+        }
         n -= m;
     }
 }
 
 void fastgelu_stream(const fastgelu_function *f, size_t n, char *const args[])
 {
-    const ptrdiff_t size = (ptrdiff_t)item_size(f), strides[] = {size, size, size};
-    for (int a = 0; a <= f->inputs; a++)
+    const ptrdiff_t size = (ptrdiff_t)item_size(f);
+    const ptrdiff_t strides[FG_MOST_OPERANDS] = {size, size, size, size, size};
+    for (int a = 0; a < f->inputs + f->outputs; a++)
         if ((uintptr_t)args[a] % (size_t)size != 0) {
             fastgelu_strided(f, n, args, strides);
             return;

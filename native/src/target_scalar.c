@@ -188,5 +188,9 @@ static FG_INLINE void u_store_bf16(uint16_t *p, U_f32 a)
     *p = (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
+#if defined(__GNUC__)
+#define FG_ONE_BY_ONE() __asm__ volatile("")
+#endif
+
 #include "interleave.h"
 #include "kernels.h"

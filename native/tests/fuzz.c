@@ -53,7 +53,7 @@ static request read_request(const uint8_t *data, size_t size)
     const size_t target_count = supported_targets(targets);
     size_t functions = 0;
     memset(&r, 0, sizeof r);
-    while (fastgelu_function_at(functions))
+    while (fastgelu_function_at(functions) && !is_fused(fastgelu_function_at(functions)))
         functions++;
     r.f = fastgelu_function_at(data[0] % functions);
     r.t = format_of(r.f);

@@ -271,7 +271,23 @@ void leave_out(const char *target)
     left_out = target;
 }
 
-void on_every_target(const char *what, int inputs,
+int is_fused(const fastgelu_function *f)
+{
+    return f->form != NULL;
+}
+
+/* What inputs and outputs there should be. */
+static int has_operands(const fastgelu_function *f)
+{
+    const int backward = kind_of(f) == BACKWARD, both = ends_with(f->name, "_value_and_grad");
+    const int bias = strncmp(f->name, "bias_", 5) == 0;
+    if (!is_fused(f))
+        return f->inputs == 1 + backward && f->outputs == 1;
+    return f->inputs == (both ? 1 : 2 + backward) &&
+           f->outputs == 1 + (both || (backward && !bias));
+}
+
+static void on_every(const char *what, int inputs, int fused,
                      void (*test)(const fastgelu_function *f, const format *t))
 {
     const char *target;
@@ -288,17 +304,35 @@ void on_every_target(const char *what, int inputs,
         begin_group("%s, %s", what, target);
         for (size_t j = 0; (f = fastgelu_function_at(j)); j++) {
             const format *t = format_of(f);
-            if (inputs && f->inputs != inputs)
+            if ((inputs && f->inputs != inputs) || is_fused(f) != fused)
                 continue;
             begin_case("%s %s", f->name, f->dtype);
             expect(code == FASTGELU_OK, "fastgelu_set_target returned %d", code);
             if (expect(t != NULL, "a dtype that the tests do not know") &&
-                expect(f->inputs == (kind_of(f) == BACKWARD ? 2 : 1), "%d inputs", f->inputs))
+                expect(has_operands(f), "%d inputs, %d outputs", f->inputs, f->outputs))
                 test(f, t);
             expect(strcmp(fastgelu_target(), target) == 0, "ran on %s", fastgelu_target());
         }
         end_group();
     }
+}
+
+void on_every_target(const char *what, int inputs,
+                     void (*test)(const fastgelu_function *f, const format *t))
+{
+    on_every(what, inputs, 0, test);
+}
+
+void on_every_fused(const char *what, void (*test)(const fastgelu_function *f, const format *t))
+{
+    on_every(what, 0, 1, test);
+}
+
+void call_with(const fastgelu_function *f, const format *t, size_t n, char *const args[])
+{
+    const ptrdiff_t size = (ptrdiff_t)t->size;
+    const ptrdiff_t packed[MOST_OPERANDS] = {size, size, size, size, size};
+    fastgelu_strided(f, n, args, packed); /* which hands such operands on */
 }
 
 void call(const fastgelu_function *f, const format *t, size_t n, const void *dy, const void *x,
@@ -331,7 +365,7 @@ enum {
     TAILS = 7,                   /* exponents of negative arguments from 2^3 on, as BENDS */
     RANDOM = 1 << 14,
     LENGTH = ANYWHERE + 2 * BENDS * BEND_FRACTIONS + 4 * ZERO_SURROUNDINGS +
-        TAILS * BEND_FRACTIONS + RANDOM
+             TAILS * BEND_FRACTIONS + RANDOM
 };
 
 size_t sweep_length(const fastgelu_function *f, const format *t)
@@ -398,4 +432,40 @@ bits sweep_dy(const format *t, size_t i)
     default: /* 0.5 to 2 */
         return biased(t, -1) + magnitude % ((bits)2 << t->fraction_bits) + (any & sign_bit(t));
     }
+}
+
+/* ---- the sweep of fused functions ------------------------------------------- */
+
+/* One of FUSED_STEP elements of the sweep, and specials at the front in every combination. */
+enum { FUSED_STEP = 5, SPECIALS = 13 };
+
+static bits special(const format *t, size_t i)
+{
+    const bits sign = i % 2 ? sign_bit(t) : 0;
+    const bits magnitudes[] = {0,
+                               infinity(t),
+                               largest(t),
+                               1,
+                               smallest_normal(t),
+                               encode(t, 1),
+                               i % 2 ? infinity(t) | quiet_bit(t) : encode(t, 0.75)};
+    return magnitudes[i / 2] | sign;
+}
+
+size_t fused_sweep_length(void)
+{
+    return LENGTH / FUSED_STEP;
+}
+
+bits fused_sweep(const fastgelu_function *f, const format *t, int input, size_t i)
+{
+    const int dys = kind_of(f) == BACKWARD; /* dy is first, then the argument of the function */
+    if (i < (size_t)SPECIALS * SPECIALS * SPECIALS) {
+        for (int k = 0; k < input; k++)
+            i /= SPECIALS;
+        return special(t, i % SPECIALS);
+    }
+    if (input == dys)
+        return sweep_x(t, i * FUSED_STEP % LENGTH);
+    return sweep_dy(t, i * FUSED_STEP + (size_t)input);
 }

@@ -71,12 +71,20 @@ kind kind_of(const fastgelu_function *f); /* by name */
 void on_every_target(const char *what, int inputs,
                      void (*test)(const fastgelu_function *f, const format *t));
 
+/* The same for the fused functions, which the others leave out. */
+int is_fused(const fastgelu_function *f);
+void on_every_fused(const char *what, void (*test)(const fastgelu_function *f, const format *t));
+
 /* The target that the next groups leave out; NULL: none. */
 void leave_out(const char *target);
 
 /* y = f(x) or f(dy, x) for arrays of n elements. */
 void call(const fastgelu_function *f, const format *t, size_t n, const void *dy, const void *x,
           void *y);
+
+/* Any function; args: the inputs, then the outputs. Elements are aligned. */
+enum { MOST_OPERANDS = 5 };
+void call_with(const fastgelu_function *f, const format *t, size_t n, char *const args[]);
 
 /* malloc that does not return without memory. */
 void *allocate(size_t bytes);
@@ -89,6 +97,10 @@ void *allocate(size_t bytes);
 size_t sweep_length(const fastgelu_function *f, const format *t);
 bits sweep_x(const format *t, size_t i);
 bits sweep_dy(const format *t, size_t i);
+
+/* The same for the inputs of a fused function, counted from 0. */
+size_t fused_sweep_length(void);
+bits fused_sweep(const fastgelu_function *f, const format *t, int input, size_t i);
 
 /* Well mixed bits of i. */
 uint64_t mix(uint64_t i);

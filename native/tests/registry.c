@@ -8,12 +8,42 @@
 #include <string.h>
 
 #include "harness.h"
+#include "internal.h"
 
 static const char *const names[] = {
-    "gelu",         "gelu_grad",         "gelu_backward",
-    "gelu_tanh",    "gelu_tanh_grad",    "gelu_tanh_backward",
-    "gelu_sigmoid", "gelu_sigmoid_grad", "gelu_sigmoid_backward",
-    "silu",         "silu_grad",         "silu_backward",
+    "gelu",
+    "gelu_grad",
+    "gelu_backward",
+    "gelu_tanh",
+    "gelu_tanh_grad",
+    "gelu_tanh_backward",
+    "gelu_sigmoid",
+    "gelu_sigmoid_grad",
+    "gelu_sigmoid_backward",
+    "silu",
+    "silu_grad",
+    "silu_backward",
+    /* fused */
+    "bias_gelu",
+    "bias_gelu_backward",
+    "geglu",
+    "geglu_backward",
+    "gelu_value_and_grad",
+    "bias_gelu_tanh",
+    "bias_gelu_tanh_backward",
+    "geglu_tanh",
+    "geglu_tanh_backward",
+    "gelu_tanh_value_and_grad",
+    "bias_gelu_sigmoid",
+    "bias_gelu_sigmoid_backward",
+    "geglu_sigmoid",
+    "geglu_sigmoid_backward",
+    "gelu_sigmoid_value_and_grad",
+    "bias_silu",
+    "bias_silu_backward",
+    "swiglu",
+    "swiglu_backward",
+    "silu_value_and_grad",
 };
 static const char *const dtypes[] = {"f32", "f64", "f16", "bf16"};
 enum { NAMES = sizeof names / sizeof names[0], DTYPES = sizeof dtypes / sizeof dtypes[0] };
@@ -21,11 +51,19 @@ enum { NAMES = sizeof names / sizeof names[0], DTYPES = sizeof dtypes / sizeof d
 /* The symbols of functions.def; the linker checks that they exist. */
 static const struct {
     const char *name, *dtype;
-    int inputs;
+    int inputs, outputs;
+    const char *form;
     void (*symbol)(void);
 } symbols[] = {
 #define FG_FUNCTION(name, dtype, inputs, max_ulp) \
-    {#name, #dtype, inputs, (void (*)(void))fastgelu_##name##_##dtype},
+    {#name, #dtype, inputs, 1, NULL, (void (*)(void))fastgelu_##name##_##dtype},
+#define FG_FUSED(name, dtype, shape, form) \
+    {#name,                                \
+     #dtype,                               \
+     FG_INPUTS_##shape,                    \
+     FG_OUTPUTS_##shape,                   \
+     #form,                                \
+     (void (*)(void))fastgelu_##name##_##dtype},
 #include "functions.def"
 };
 enum { SYMBOLS = sizeof symbols / sizeof symbols[0] };
@@ -41,7 +79,6 @@ static void test_every_name_and_dtype(void)
             if (strcmp(f->name, name) || strcmp(f->dtype, dtype))
                 continue;
             found++;
-            expect(f->inputs == (kind_of(f) == BACKWARD ? 2 : 1), "%d inputs", f->inputs);
             expect(f->max_ulp >= 0.5 && isfinite(f->max_ulp), "a bound of %g", f->max_ulp);
             expect(fastgelu_max_ulp(name, dtype) == f->max_ulp, "fastgelu_max_ulp says %g, not %g",
                    fastgelu_max_ulp(name, dtype), f->max_ulp);
@@ -67,14 +104,44 @@ static void test_every_entry(void)
         if (expect(n < SYMBOLS, "functions.def has %d lines", SYMBOLS)) {
             expect(strcmp(symbols[n].name, f->name) == 0 && strcmp(symbols[n].dtype, f->dtype) == 0,
                    "functions.def has %s %s here", symbols[n].name, symbols[n].dtype);
-            expect(symbols[n].inputs == f->inputs, "functions.def has %d inputs",
-                   symbols[n].inputs);
+            expect(symbols[n].inputs == f->inputs && symbols[n].outputs == f->outputs,
+                   "functions.def has %d inputs, %d outputs", symbols[n].inputs,
+                   symbols[n].outputs);
+            expect(symbols[n].form ? f->form && strcmp(symbols[n].form, f->form) == 0 : !f->form,
+                   "functions.def has another form");
             expect(symbols[n].symbol == f->kernel, "another kernel than the public symbol");
         }
     }
     begin_case("the end");
     expect(n == SYMBOLS, "%d functions, %d lines in functions.def", (int)n, SYMBOLS);
     expect(!fastgelu_function_at(n + 1) && !fastgelu_function_at((size_t)-1), "no end");
+}
+
+static double bound(const char *form, const char *suffix, const char *dtype)
+{
+    char name[64];
+    snprintf(name, sizeof name, "%s%s", form, suffix);
+    return fastgelu_max_ulp(name, dtype);
+}
+
+/* The bounds of fused functions follow from those of their form. */
+static void test_fused_bounds(void)
+{
+    const fastgelu_function *f;
+    for (size_t i = 0; (f = fastgelu_function_at(i)); i++) {
+        if (!is_fused(f))
+            continue;
+        begin_case("%s %s", f->name, f->dtype);
+        const double value = bound(f->form, "", f->dtype),
+                     slope = bound(f->form, "_grad", f->dtype);
+        const double backward = bound(f->form, "_backward", f->dtype), product = 2 * value + 0.5;
+        double want = f->inputs == 1 ? fmax(value, slope) : 0.501;
+        if (strlen(f->dtype) == 3 && f->dtype[1] != '1' && f->inputs > 1)
+            want = strncmp(f->name, "bias_", 5) == 0 ? f->inputs == 3 ? backward : value
+                   : f->inputs == 3                  ? fmax(backward + 1, product)
+                                                     : product;
+        expect(fabs(f->max_ulp - want) < 1e-9, "a bound of %.17g, not %.17g", f->max_ulp, want);
+    }
 }
 
 static void test_unknown(void)
@@ -150,6 +217,9 @@ int main(int argc, char **argv)
     end_group();
     begin_group("every entry of the registry");
     test_every_entry();
+    end_group();
+    begin_group("bounds of fused functions");
+    test_fused_bounds();
     end_group();
     begin_group("unknown names");
     test_unknown();

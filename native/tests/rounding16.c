@@ -130,8 +130,79 @@ static void test(const fastgelu_function *f, const format *t)
         test_rounding(f, t, t16);
 }
 
+/* ---- fused functions ------------------------------------------------------------ */
+
+/* One element: the exact results, and the truth's inputs, for the bounds that fused.h states. */
+static int fused_truth(const fastgelu_function *f, const format16 *t16, const uint16_t in[3],
+                       double exact[2])
+{
+    char slope[40];
+    double at[3];
+    for (int a = 0; a < f->inputs; a++)
+        at[a] = decode16(t16, in[a]);
+    snprintf(slope, sizeof slope, "%s_grad", f->form);
+    if (strncmp(f->name, "bias_", 5) == 0) {
+        const float sum = (float)(at[f->inputs - 2] + at[f->inputs - 1]);
+        exact[0] = f->inputs == 2 ? reference16(f->form, sum) : at[0] * reference16(slope, sum);
+        return isfinite(sum);
+    }
+    const double a = at[f->inputs - 2], b = at[f->inputs - 1], value = reference16(f->form, a);
+    if (f->inputs == 2) {
+        exact[0] = value * b;
+    } else {
+        exact[0] = at[0] * b * reference16(slope, a);
+        exact[1] = at[0] * value;
+        if (fabs(at[0] * b) < 0x1p-126 || fabs(at[0] * b) >= 0x1p128)
+            return 0;
+    }
+    return fabs(value) >= 0x1p-126;
+}
+
+static void test_fused(const fastgelu_function *f, const format *t)
+{
+    static uint16_t in[3][INPUTS], out[2][INPUTS];
+    static const double others[] = {0.40625, -2.8125, 96, -0.0078125};
+    const format16 *t16 = format16_of(f);
+    char *args[MOST_OPERANDS];
+    double worst = 0;
+    int count = 0;
+    if (!t16 || f->inputs == 1) {
+        expect(1, "by the functions it is made of");
+        return;
+    }
+    for (int a = 0; a < f->inputs + f->outputs; a++)
+        args[a] = (char *)(a < f->inputs ? in[a] : out[a - f->inputs]);
+    for (size_t k = 0; k < sizeof others / sizeof *others; k++) {
+        for (int i = 0; i < INPUTS; i++) {
+            in[0][i] = encode16(t16, k % 2 ? -1.5 : 0.1);
+            in[f->inputs - 2][i] = (uint16_t)i; /* x or a: every one */
+            in[f->inputs - 1][i] = encode16(t16, others[k]);
+        }
+        call_with(f, t, INPUTS, args);
+        for (int i = 0; i < INPUTS; i++) {
+            const uint16_t at[3] = {in[0][i], in[1][i], in[2][i]};
+            double exact[2];
+            if (is_nan(t, (bits)i) || is_infinite(t, (bits)i) || !fused_truth(f, t16, at, exact))
+                continue;
+            for (int o = 0; o < f->outputs; o++) {
+                const uint16_t rounded = encode16(t16, exact[o]);
+                if (out[o][i] == rounded && is_infinite(t, rounded))
+                    continue;
+                const double error = error_in_ulp(t16, decode16(t16, out[o][i]), exact[o]);
+                worst = error > worst ? error : worst;
+                count++;
+                expect(error <= f->max_ulp, "%#x and %g: output %d is %#x, want %#x, %g ULP", i,
+                       others[k], o, out[o][i], rounded, error);
+            }
+        }
+    }
+    expect(count > INPUTS / 2, "%d results were judged", count);
+    printf("  %-26s %-4s  %6d results, at most %.4f ULP\n", f->name, f->dtype, count, worst);
+}
+
 int main(void)
 {
     on_every_target("every 16-bit input", 0, test);
+    on_every_fused("every 16-bit input, fused", test_fused);
     return end_tests();
 }

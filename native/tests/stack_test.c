@@ -24,13 +24,21 @@ typedef struct task {
     const format *t;
 } task;
 
-static _Alignas(64) unsigned char dy[N * 8], x[N * 8], y[N * 16];
+static _Alignas(64) unsigned char dy[N * 8], x[N * 8], y[N * 16], more[2][N * 16];
 
 static void *run(void *argument)
 {
     const task *k = argument;
     if (!k->f) {
         fastgelu_target();
+        return NULL;
+    }
+    if (is_fused(k->f)) {
+        char *all[] = {(char *)dy, (char *)x, (char *)y, (char *)more[0], (char *)more[1]};
+        const ptrdiff_t element = (ptrdiff_t)k->t->size, apart = 2 * element;
+        const ptrdiff_t spread[] = {element, 0, apart, apart, apart};
+        call_with(k->f, k->t, N, all);
+        fastgelu_strided(k->f, N, all, spread);
         return NULL;
     }
     call(k->f, k->t, N, dy, x, y);
@@ -91,5 +99,6 @@ int main(void)
     expect(nothing > 0 && nothing < MOST, "%d bytes", (int)nothing);
     end_group();
     on_every_target("a small stack", 0, test);
+    on_every_fused("a small stack, fused", test);
     return end_tests();
 }
