@@ -25,13 +25,12 @@ _NONE = {"none": ""}
 _FORMS = {"none": "gelu", "tanh": "gelu_tanh", "sigmoid": "gelu_sigmoid"}
 
 
-def _relu(x, b, out):
-    np.add(x, b, out=out)
-    np.maximum(out, 0, out=out)
+def _relu(x, out):
+    np.maximum(x, 0, out=out)
 
 
-def _relu_backward(dy, x, b, out):
-    np.multiply(dy, np.add(x, b) > 0, out=out)
+def _relu_backward(dy, x, out):
+    np.multiply(dy, x > 0, out=out)
 
 
 def _reglu(a, b, out):
@@ -51,12 +50,14 @@ def _form(activation, approximate):
     return choose("approximate", approximate, choices) or activation
 
 
-def _bias(form):
-    return _relu if form == "relu" else ALL_UFUNCS["bias_" + form]
+# Not the fused functions with a bias: their bits are the same, and a bias that is broadcast along
+# rows as short as these costs them more than a sum in the cache does.
+def _value(form):
+    return _relu if form == "relu" else ALL_UFUNCS[form]
 
 
-def _bias_backward(form):
-    return _relu_backward if form == "relu" else ALL_UFUNCS[f"bias_{form}_backward"]
+def _backward(form):
+    return _relu_backward if form == "relu" else ALL_UFUNCS[form + "_backward"]
 
 
 def _gated(form):
@@ -237,11 +238,12 @@ def ffn(x, w1, b1, w2, b2, approximate="none", activation="gelu", out=None):
     form = _form(activation, approximate)
     layer = _Layer({"w1": w1, "w2": w2}, {"b1": b1, "b2": b2}, x=x)
     (w1, w2), (b1, b2) = layer.w, layer.b
-    bias = _bias(form)
+    value = _value(form)
 
     def hidden(xt, units, h):
         np.matmul(w1[units], xt, out=h)
-        bias(h, b1[units, None] if h.ndim == 2 else b1[units], out=h)
+        h += b1[units, None] if h.ndim == 2 else b1[units]
+        value(h, out=h)
 
     return _forward(layer, out, w1.shape[0], 1, hidden, w2, b2)
 
@@ -409,7 +411,7 @@ def ffn_backward(grad_output, x, w1, b1, w2, b2, approximate="none", activation=
         raise TypeError(f"out must be a tuple of five arrays or None, not {type_name(out)}")
     shapes = layer.arrays["x"].shape, w1.shape, b1.shape, w2.shape, b2.shape
     pairs = [layer.output(f"out[{i}]", o, shape) for i, (o, shape) in enumerate(zip(out, shapes))]
-    bias, backward = _bias(form), _bias_backward(form)
+    value, backward = _value(form), _backward(form)
 
     rows, width = len(layer.x), w1.shape[0]
     grad = grad.reshape(rows, w2.shape[0])
@@ -438,10 +440,11 @@ def ffn_backward(grad_output, x, w1, b1, w2, b2, approximate="none", activation=
         for units in unit_blocks:
             z, h, dh = (s(_length(units), n) for s in scratch)
             np.matmul(w1[units], xb.T, out=z)
-            bias(z, b1[units, None], out=h)
+            z += b1[units, None]
+            value(z, out=h)
             add(dw2[:, units], gb.T, h.T)
             np.matmul(w2[:, units].T, gb.T, out=dh)
-            backward(dh, z, b1[units, None], out=dh)
+            backward(dh, z, out=dh)
             add(dw1[units], dh, xb)
             db1[units] += dh.sum(axis=1)
             add(dx[block], dh.T, w1[units])
