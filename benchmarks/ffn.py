@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The feed-forward block beside torch eager's (linear, gelu, linear), and beside its products alone.
+"""The feed-forward block beside torch eager's (linear, gelu, linear), and its products alone.
 
     python benchmarks/ffn.py [--threads 2] [--seconds 2]
 
@@ -109,9 +109,9 @@ def main():
         )
     )
     print(
-        f"\n{describe()}.\n{args.threads} thread{'s'[: args.threads > 1]}, float32; milliseconds, the "
-        "median of interleaved rounds (the least). Products: the same with neither bias nor activation "
-        "of the hidden layer, what NumPy's BLAS costs. Ratio: torch's least time to ours; above 1, "
+        f"\n{describe()}.\n{args.threads} thread{'s'[: args.threads > 1]}, float32; "
+        "milliseconds, the median of interleaved rounds (the least). Products: the same without "
+        "activation, what NumPy's BLAS costs. Ratio: torch's least time to ours; above 1, "
         "ours is faster. Memory: the peak beyond inputs and output, as a share of the hidden layer."
     )
 
