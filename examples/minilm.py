@@ -152,7 +152,8 @@ class Encoder:
             }
             up, down = f"{name}.intermediate.dense", f"{name}.output.dense"
             if gelu is None:
-                layer["ffn"] = (*pair(up), *pair(down))
+                (w1, b1), (w2, b2) = pair(up), pair(down)
+                layer["ffn"] = np.asfortranarray(w1), b1, np.asfortranarray(w2), b2
             else:
                 layer |= {"up": joined(up), "down": joined(down)}
             self.layers.append(layer)
