@@ -13,9 +13,10 @@ Several steps in one pass over memory, with the bits of the steps:
     geglu          geglu_backward         geglu_tanh, geglu_sigmoid, swiglu: f(a)·b
     gelu_value_and_grad                   and of the other three: f(x) and its slope
 
-`fastgelu.functional` has the first ones under the argument order of deep-learning frameworks. The
-functions can be called in functions that Numba compiles, `fastgelu.numba` runs them on Numba's
-threads, and `fastgelu.cuda` on arrays in the memory of a CUDA device.
+`fastgelu.functional` has these under the argument order of deep-learning frameworks, and the
+feed-forward block; `get_activation` knows the names in model files. The functions can be called in
+functions that Numba compiles, `fastgelu.numba` runs them on Numba's threads, and `fastgelu.cuda` on
+arrays in the memory of a CUDA device.
 The environment variable FASTGELU_TARGET forces an instruction set, FASTGELU_NUM_THREADS the
 number of threads for large arrays; `set_num_threads` and `num_threads` change that.
 """
@@ -37,6 +38,7 @@ if os.environ.get("FASTGELU_TARGET"):
     _ufuncs.force_target(os.environ["FASTGELU_TARGET"])
 
 from fastgelu import functional
+from fastgelu._activations import get_activation
 from fastgelu._config import get_include, get_library_dir
 from fastgelu._info import (
     Function,
@@ -62,6 +64,7 @@ __all__ = [
     "functional",
     "functions",
     "fused_functions",
+    "get_activation",
     "get_include",
     "get_library_dir",
     "get_num_threads",

@@ -94,6 +94,16 @@ def test_float32_agrees_with_float64(encoder, tokens, truth):
     assert np.abs(embeddings - truth).max() <= LIMIT
 
 
+def test_feed_forward_block_agrees_with_float64(minilm, model, tokens, truth):
+    encoder = minilm.Encoder(model)
+    embeddings = encoder.encode(tokens)
+    assert embeddings.dtype == np.float32
+    assert np.abs(embeddings - truth).max() <= LIMIT
+    assert encoder.gelu_seconds == 0
+    embeddings = minilm.Encoder(model, dtype=np.float64).encode(tokens)
+    assert np.abs(embeddings - truth).max() <= 1e-12
+
+
 def test_limit_would_notice_another_gelu(minilm, model, tokens, truth):
     embeddings = minilm.Encoder(model, fastgelu.gelu_tanh).encode(tokens)
     assert (np.abs(embeddings - truth).max(axis=1) > LIMIT).all()
