@@ -5,9 +5,9 @@
     python benchmarks/gate.py v0.1 --new main --functions gelu silu
     python benchmarks/gate.py --check 20 10 --load   # the gate itself
 
-Builds both, and lets short runs of the two take turns, each in a process of its own. The exit status
-is 1 if a function became slower, with a table of which and by how much; 2 if there is nothing to
-compare. The times are kept in pytest-benchmark's format, for `pytest-benchmark compare`.
+Builds both, and lets short runs of the two take turns, each in a process of its own. The exit
+status is 1 if a function became slower, with a table of which and by how much; 2 if they cannot be
+compared. The times are kept in pytest-benchmark's format, for `pytest-benchmark compare`.
 
 A function is slower if the ratio of its least times is above the threshold, in a first measurement
 and then in two more of the suspects alone. Least times, since what disturbs a run on a machine that
@@ -16,6 +16,7 @@ others use too only ever adds to it; turns, so that a slow minute of the machine
 
 import argparse
 import contextlib
+import itertools
 import json
 import os
 import random
@@ -253,7 +254,7 @@ def store(build, side, times, target):
     benchmarks = []
     for case, sides in times.items():
         stats = Stats()
-        for seconds in sum(sides[side], []):
+        for seconds in itertools.chain.from_iterable(sides[side]):
             stats.update(seconds)
         benchmarks.append(
             {
@@ -354,9 +355,8 @@ def check(options):
     slow = gate_builds.build(options.new, options.native, SLOWER, say=say)
     cases = choose(base, base, options.sizes, options.functions, options.dtypes, options.short)
     wanted = {pair for pair in SLOWER if any(case[:2] == pair for case in cases)}
-    log = open(options.log, "a", encoding="utf-8") if options.log else contextlib.nullcontext()
     alarms = missed = wrong = 0
-    with loaded(options.load), log as log:
+    with loaded(options.load):
         for number in range(quiet_runs + slow_runs):
             new = base if number < quiet_runs else slow
             measure = Measure(base, new, options.rounds)
@@ -373,9 +373,10 @@ def check(options):
             say(f"run {number + 1}, {label}, {time.monotonic() - start:.0f} s")
             for line in report(results, options.all, options.threshold):
                 say(f"  {line}")
-            if log:
+            if options.log:
                 raw = [[case, *times[case]] for case in cases]
-                log.write(json.dumps({"slower": new is slow, "times": raw}) + "\n")
+                with open(options.log, "a", encoding="utf-8") as log:
+                    log.write(json.dumps({"slower": new is slow, "times": raw}) + "\n")
     say(f"{quiet_runs} runs of one build beside itself: {alarms} with an alarm")
     names = ", ".join(f"{name} {dtype}" for name, dtype in sorted(wanted))
     say(
@@ -439,8 +440,8 @@ def main(argv=None):
         nargs=2,
         type=at_least(0),
         metavar=("RUNS", "SLOW_RUNS"),
-        help="check the gate: so many comparisons of a build with itself, which must be silent, and "
-        "with one that is slower, which must be found",
+        help="check the gate: so many comparisons of a build with itself, which must be silent, "
+        "and with one that is slower, which must be found",
     )
     parser.add_argument("--load", action="store_true", help="--check: with a load on another core")
     parser.add_argument("--log", metavar="FILE", help="--check: add all times to this file")

@@ -65,7 +65,7 @@ def git(*arguments, **environment):
 
 
 def tree_of(revision):
-    """(hash of the tree, what to call it). The working tree becomes a tree object, as a commit's."""
+    """(hash of the tree, what to call it). The working tree becomes a tree object too."""
     if revision != WORKING_TREE:
         tree = git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{tree}}")
         return tree, git("rev-parse", "--short", revision)
@@ -80,11 +80,12 @@ def tree_of(revision):
 
 def export(tree, folder):
     """The files of a tree, without its history."""
-    with subprocess.Popen(
-        ["git", "archive", "--format=tar", tree], cwd=ROOT, stdout=subprocess.PIPE
-    ) as archive:
-        with tarfile.open(fileobj=archive.stdout, mode="r|") as tar:
-            tar.extractall(folder, filter="data")
+    arguments = ["git", "archive", "--format=tar", tree]
+    with (
+        subprocess.Popen(arguments, cwd=ROOT, stdout=subprocess.PIPE) as archive,
+        tarfile.open(fileobj=archive.stdout, mode="r|") as tar,
+    ):
+        tar.extractall(folder, filter="data")
     if archive.returncode:
         raise BuildError(f"git archive {tree} failed")
 
@@ -184,8 +185,8 @@ def build_library(source, folder, target):
     text = definition.read_text(encoding="utf-8")
     if target not in targets(source):
         raise BuildError(f"this revision has no target {target}")
-    lines = re.sub(r"^(?:#if|#endif|#el).*\n|^FG_TARGET\((?!{}\)).*\n".format(target), "", text,
-                   flags=re.MULTILINE)  # fmt: skip
+    other = rf"^(?:#if|#endif|#el).*\n|^FG_TARGET\((?!{target}\)).*\n"
+    lines = re.sub(other, "", text, flags=re.MULTILINE)
     definition.write_text(lines, encoding="utf-8")
     sources = [path for path in sorted(src.glob("*.c")) if not path.name.startswith("target_")]
     sources.append(src / f"target_{target}.c")

@@ -124,7 +124,7 @@ def points_in(low, high, count, dtype, rng):
 def results(rival, x):
     out = np.empty_like(x)
     with np.errstate(all="ignore"):
-        bound = rival.bind(x, out)
+        bound = rival.bind((x,), out)
         bound.call()
         bound.fetch()
     return out
