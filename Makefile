@@ -5,6 +5,7 @@
 #   make test     every Python test            make demo     the main job, on real input
 #   make ctest    every C test                 make bench    the benchmarks
 #   make lint     style of Python and C        make clean    remove all that the others made
+#   make bench-compare BASE=HEAD~1             is the working tree slower than that revision?
 #
 # PYTHON=python3.12 chooses the interpreter and CC=clang the compiler (after make clean);
 # ARGS="-k tanh" is handed on to pytest or the demo.
@@ -25,10 +26,10 @@ C_FILES := $(shell find native fastgelu examples -type f '(' -name '*.c' -o -nam
                    -not -path '*/build/*')
 
 .NOTPARALLEL:
-.PHONY: help test demo bench lint format ctest install clean
+.PHONY: help test demo bench bench-compare base-given lint format ctest install clean
 
 help:
-	@sed -n '5,11s/^# \{0,1\}//p' Makefile
+	@sed -n '5,12s/^# \{0,1\}//p' Makefile
 
 test: $(VENV)/.test $(VENV)/.demo $(VENV)/.installed
 	$(RUN) -W error -m pytest $(ARGS)
@@ -36,8 +37,15 @@ test: $(VENV)/.test $(VENV)/.demo $(VENV)/.installed
 demo: $(VENV)/.demo $(VENV)/.installed
 	$(RUN) examples/minilm.py $(ARGS)
 
+# The numbers are kept as JSON in .benchmarks.
 bench: $(VENV)/.bench $(VENV)/.installed
-	$(RUN) -m pytest benchmarks $(ARGS)
+	$(RUN) -m pytest benchmarks --benchmark-autosave $(ARGS)
+
+bench-compare: base-given $(VENV)/.bench $(VENV)/.installed
+	$(RUN) benchmarks/gate.py $(BASE) $(ARGS)
+
+base-given:
+	@$(if $(BASE),,$(error say beside which revision: make bench-compare BASE=HEAD~1)):
 
 ctest:
 	$(MAKE) -C native/tests check

@@ -67,7 +67,10 @@ def git(*arguments, **environment):
 def tree_of(revision):
     """(hash of the tree, what to call it). The working tree becomes a tree object too."""
     if revision != WORKING_TREE:
-        tree = git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{tree}}")
+        try:
+            tree = git("rev-parse", "--verify", "--end-of-options", f"{revision}^{{tree}}")
+        except BuildError:
+            raise BuildError(f"{revision} is no revision of this repository") from None
         return tree, git("rev-parse", "--short", revision)
     with tempfile.TemporaryDirectory() as folder:
         index = os.path.join(folder, "index")

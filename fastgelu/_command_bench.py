@@ -259,7 +259,7 @@ def notes(results, setting):
     if noisy(results):
         lines.append(
             "Some medians are more than three times the least: this machine was not idle, or some "
-            "library's threads wait busily. Compare the least, which the chart shows, or measure again."
+            "library's threads wait busily. Compare the least, as the chart does, or measure again."
         )
     return lines
 
