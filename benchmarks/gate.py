@@ -358,7 +358,7 @@ def check(options):
     """Compare a build with itself, and with one that is slower. Returns the exit status."""
     quiet_runs, slow_runs = options.check
     base = gate_builds.build(options.new, options.native, say=say)
-    slow = gate_builds.build(options.new, options.native, SLOWER, say=say)
+    slow = slow_runs and gate_builds.build(base.tree, options.native, SLOWER, say=say)
     cases = choose(base, base, options.sizes, options.functions, options.dtypes, options.short)
     wanted = {pair for pair in SLOWER if any(case[:2] == pair for case in cases)}
     alarms = missed = wrong = 0

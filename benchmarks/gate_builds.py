@@ -46,6 +46,7 @@ class Build(NamedTuple):
     native: bool
     path: str  # of the folder with the package, or of the library
     functions: tuple
+    tree: str = ""
 
 
 # ---- revisions -------------------------------------------------------------------------------
@@ -248,4 +249,4 @@ def build(revision, native=False, slower=None, say=print):
         finally:
             shutil.rmtree(folder, ignore_errors=True)
     path = final / "built" / ("libfastgelu.so" if native else "")
-    return Build(revision, commit, native, str(path), registry(final / "source"))
+    return Build(revision, commit, native, str(path), registry(final / "source"), tree)
