@@ -161,8 +161,8 @@ SUMMARY = (
     ("size", "right"),
     ("ours", "right"),
     "fastest rival",
-    ("its", "right"),
-    ("its / ours", "right"),
+    ("rival", "right"),
+    ("rival / ours", "right"),
     ("copy", "right"),
 )
 DETAILS = (
