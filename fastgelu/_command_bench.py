@@ -147,9 +147,13 @@ def measure(case, libraries, threads, seconds, copy, problems):
             "times_ours": float(np.median(of_one / ours)),
         }
     result = {"function": name, "dtype": dtype, "size": size, "rounds": len(ours)}
+    return {**result, "fastest_rival": fastest(figures, "median"), "contenders": figures}
+
+
+def fastest(figures, which):
+    """The rival with the least median, or least of all times; None where there is no rival."""
     rivals = [label for label in figures if label not in ("fastgelu", COPY)]
-    fastest = min(rivals, key=lambda label: figures[label]["median_ns"], default=None)
-    return {**result, "fastest_rival": fastest, "contenders": figures}
+    return min(rivals, key=lambda label: figures[label][f"{which}_ns"], default=None)
 
 
 # ---- showing ---------------------------------------------------------------------------------
@@ -177,33 +181,29 @@ DETAILS = (
 
 def summary(results):
     """The title, the columns and the rows of a table in ns an element."""
-    title, columns, rows = "Summary: ns an element", list(SUMMARY), summary_rows(results)
+    which = "least" if noisy(results) else "median"
+    title, columns, rows = f"Summary: {which} ns an element", list(SUMMARY), []
+    for result in results:
+        rows.append(summary_row(result, which))
     dtypes = {result["dtype"] for result in results}
     if len(dtypes) == 1:  # then the table fits into 80 columns
-        title = f"Summary: ns an element, {dtypes.pop()}"
+        title = f"{title}, {dtypes.pop()}"
         columns.pop(1)
         for row in rows:
             row.pop(1)
     return title, columns, rows
 
 
-def summary_rows(results):
-    rows = []
-    for result in results:
-        figures, rival = result["contenders"], result["fastest_rival"]
-        rows.append(
-            [
-                result["function"],
-                result["dtype"],
-                size_name(result["size"]),
-                _command.number(figures["fastgelu"]["median_ns"]),
-                rival or "none",
-                _command.number(figures[rival]["median_ns"]) if rival else "",
-                _command.number(figures[rival]["times_ours"]) if rival else "",
-                _command.number(figures[COPY]["median_ns"]),
-            ]
-        )
-    return rows
+def summary_row(result, which):
+    figures, number = result["contenders"], _command.number
+    rival = fastest(figures, which)
+    ours, copy = (figures[label][f"{which}_ns"] for label in ("fastgelu", COPY))
+    row = [result["function"], result["dtype"], size_name(result["size"]), number(ours)]
+    if rival is None:
+        return [*row, "none", "", "", number(copy)]
+    theirs = figures[rival][f"{which}_ns"]
+    ratio = figures[rival]["times_ours"] if which == "median" else theirs / ours
+    return [*row, rival, number(theirs), number(ratio), number(copy)]
 
 
 def detail_rows(results):
@@ -259,7 +259,7 @@ def notes(results, setting):
     if noisy(results):
         lines.append(
             "Some medians are more than three times the least: this machine was not idle, or some "
-            "library's threads wait busily. Compare the least, as the chart does, or measure again."
+            "library's threads wait busily. So summary and chart show the least times."
         )
     return lines
 

@@ -614,6 +614,26 @@ def test_bench_of_a_backward_pass(tmp_path, capsys):
     assert "silu_backward, float16" in capsys.readouterr().out
 
 
+def test_on_a_noisy_machine_the_least_times_count():
+    def figures(median, least, ratio):
+        return {"median_ns": median, "least_ns": least, "times_ours": ratio}
+
+    contenders = {
+        "fastgelu": figures(1.0, 1.0, 1.0),
+        "torch": figures(2.5, 2.0, 2.4),
+        "LiteRT": figures(2.9, 1.5, 2.8),
+        "copy": figures(0.5, 0.25, 0.5),
+    }
+    result = {"function": "gelu", "dtype": "float32", "size": 1024, "contenders": contenders}
+    title, columns, rows = _command_bench.summary([result])
+    assert title == "Summary: median ns an element, float32" and len(columns) == 7
+    assert rows == [["gelu", "1Ki", "1.00", "torch", "2.50", "2.40", "0.500"]]
+    contenders["LiteRT"]["median_ns"] = 9.0
+    title, columns, rows = _command_bench.summary([result])
+    assert title == "Summary: least ns an element, float32"
+    assert rows == [["gelu", "1Ki", "1.00", "LiteRT", "1.50", "1.50", "0.250"]]
+
+
 def test_the_copy_moves_all():
     for threads, size in (1, 1000), (2, 1 << 20):
         copy = _command_bench.Copy(threads)
