@@ -7,6 +7,7 @@
 #   make lint     style of Python and C        make docs     the documentation, in build/docs
 #   make pictures the documentation's own      make clean    remove all that the others made
 #   make ptx      the CUDA kernels' registers and memory accesses, without a device
+#   make bench-compare BASE=HEAD~1             is the working tree slower than that revision?
 #
 # PYTHON=python3.12 chooses the interpreter and CC=clang the compiler (after make clean);
 # ARGS="-k tanh" is handed on to pytest or the demo.
@@ -27,10 +28,10 @@ C_FILES := $(shell find native fastgelu examples -type f '(' -name '*.c' -o -nam
                    -not -path '*/build/*')
 
 .NOTPARALLEL:
-.PHONY: help test demo bench ptx lint format ctest docs pictures install clean
+.PHONY: help test demo bench bench-compare base-given ptx lint format ctest docs pictures install clean
 
 help:
-	@sed -n '5,13s/^# \{0,1\}//p' Makefile
+	@sed -n '5,14s/^# \{0,1\}//p' Makefile
 
 test: $(VENV)/.test $(VENV)/.demo $(VENV)/.installed
 	$(RUN) -W error -m pytest $(ARGS)
@@ -38,8 +39,15 @@ test: $(VENV)/.test $(VENV)/.demo $(VENV)/.installed
 demo: $(VENV)/.demo $(VENV)/.installed
 	$(RUN) examples/minilm.py $(ARGS)
 
+# The numbers are kept as JSON in .benchmarks.
 bench: $(VENV)/.bench $(VENV)/.installed
-	$(RUN) -m pytest benchmarks $(ARGS)
+	$(RUN) -m pytest benchmarks --benchmark-autosave $(ARGS)
+
+bench-compare: base-given $(VENV)/.bench $(VENV)/.installed
+	$(RUN) benchmarks/gate.py $(BASE) $(ARGS)
+
+base-given:
+	@$(if $(BASE),,$(error say beside which revision: make bench-compare BASE=HEAD~1)):
 
 ptx: $(VENV)/.cuda $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet nvidia-cuda-nvcc nvidia-cuda-nvdisasm

@@ -5,6 +5,7 @@ import argparse
 import importlib
 import os
 import sys
+import textwrap
 from pathlib import Path
 
 import numpy as np
@@ -146,18 +147,30 @@ def print_table(console, title, columns, rows, sections=()):
 
 
 def print_records(console, title, columns, rows):
+    """Each row as text: its last words, then its numbers by name, below its first words."""
+    width = max(console.width, 20)
     console.print(title, markup=False)
-    last = [""] * len(columns)
+    last, above = [""] * len(columns), None
     for row in rows:
         last = [cell or before for cell, before in zip(row, last)]
-        named = list(zip(columns, last))
-        console.print(
-            "  " + ", ".join(cell for (_, justify), cell in named if justify == "left"),
-            markup=False,
+        words = [cell for (_, justify), cell in zip(columns, last) if justify == "left"]
+        pairs = [(name, cell) for (name, justify), cell in zip(columns, row) if justify == "right"]
+        if words[:-1] and words[:-1] != above:
+            console.print(f"  {', '.join(words[:-1])}", markup=False)
+            above = words[:-1]
+        indent = "    " if words[:-1] else "  "
+        # a number stays on the line of its name, where that is possible
+        numbers = ", ".join(f"{name} {cell}".replace(" ", "\0") for name, cell in pairs if cell)
+        lines = textwrap.wrap(
+            f"{words[-1]}: {numbers}",
+            width,
+            initial_indent=indent,
+            subsequent_indent=f"{indent}  ",
+            break_long_words=False,
+            break_on_hyphens=False,
         )
-        for (name, justify), cell in named:
-            if justify == "right" and cell:
-                console.print(f"    {name}: {cell}", markup=False)
+        for line in lines:
+            console.print(line.replace("\0", " "), markup=False)
     console.print()
 
 

@@ -124,7 +124,7 @@ def points_in(low, high, count, dtype, rng):
 def results(rival, x):
     out = np.empty_like(x)
     with np.errstate(all="ignore"):
-        bound = rival.bind(x, out)
+        bound = rival.bind((x,), out)
         bound.call()
         bound.fetch()
     return out
@@ -217,8 +217,9 @@ def draw(curves):
             axes.semilogy(x, np.clip(most, 0.05, 4 * top), label=label, **_rivals.style(label))
         axes.axhline(0.5, color="black", linewidth=0.6, linestyle=":")
         axes.axhline(top, color="black", linewidth=0.6, linestyle=":")
-        axes.text(low, 0.45, " below: correctly rounded", ha="left", va="top", fontsize=8)
-        axes.text(high, 0.9 * top, "no digit right ", ha="right", va="top", fontsize=8)
+        note = {"fontsize": 8, "bbox": {"color": "white", "alpha": 0.8, "pad": 1}}
+        axes.text(low, 0.45, " below: correctly rounded", ha="left", va="top", **note)
+        axes.text(high, 0.9 * top, "no digit right ", ha="right", va="top", **note)
         axes.set_ylim(0.1, 8 * top)
         axes.set_xlim(low, high)
         axes.set_title(f"{name}, {dtype}")
@@ -227,6 +228,20 @@ def draw(curves):
         handles, texts = axes.get_legend_handles_labels()
         axes.legend(handles[::-1], texts[::-1], loc="center right", fontsize=8)
     return figure
+
+
+def notes(options, libraries, exact):
+    yield "Points: even in x, and in log |x| in the last range. inf is a NaN or an infinity."
+    if set(options.dtypes) - {"float64"}:
+        if exact is None:
+            yield "Truth: our float64 functions, not checked: mpmath is not installed."
+        else:
+            error = self_check(exact, np.random.default_rng(SEED))
+            yield (
+                f"Truth: our float64 functions; checked against mpmath: {error:.2f} ULP of float64."
+            )
+    versions = [f"fastgelu {fastgelu.__version__}", _rivals.describe(libraries)]
+    yield f"Measured: {', '.join(filter(None, versions))}."
 
 
 def run(options):
@@ -261,16 +276,8 @@ def run(options):
             )
     for entry, table in tables.items():
         show(console, *entry, table)
-    print("Points: even in x, and in log |x| in the last range. inf is a NaN or an infinity.")
-    if set(options.dtypes) - {"float64"}:
-        if exact is None:
-            print("Truth: our float64 functions, not checked: mpmath is not installed.")
-        else:
-            error = self_check(exact, np.random.default_rng(SEED))
-            print(
-                f"Truth: our float64 functions; checked against mpmath: {error:.2f} ULP of float64."
-            )
-    print(f"Measured: fastgelu {fastgelu.__version__}, {_rivals.describe(libraries)}.")
+    for line in notes(options, libraries, exact):
+        console.print(line, markup=False, soft_wrap=not console.is_terminal)
     for library, problem in problems.items():
         print(f"fastgelu: {library} is left out: {problem}", file=sys.stderr)
     if options.output is not None:

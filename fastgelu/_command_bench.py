@@ -22,6 +22,7 @@ BLOCK = 1e-3  # seconds: a clock's tick and a call's cost are nothing beside it
 PAUSE = 10e-3  # seconds in which other libraries' threads stop waiting busily for more work
 MIN_ROUNDS = 5
 COPY = "copy"  # the label of the machine's copy speed: as many bytes, moved by NumPy
+INPUTS = {f.name: f.inputs for f in fastgelu.functions()}
 
 
 # ---- sizes -----------------------------------------------------------------------------------
@@ -49,20 +50,27 @@ def parse_size(text):
 # ---- measuring -------------------------------------------------------------------------------
 
 
+def merge(dy, x, out):
+    """Reads two arrays and writes one: the bits of either."""
+    bits = f"u{x.itemsize}"
+    np.bitwise_or(dy.view(bits), x.view(bits), out=out.view(bits))
+
+
 class Copy:
-    """Copies an array, on as many threads as the others compute on."""
+    """Copies an array, or two into one, on as many threads as the others compute on."""
 
     def __init__(self, threads):
         self._threads = threads
         self._pool = ThreadPoolExecutor(threads) if threads > 1 else None
 
-    def bind(self, x, out):
-        if self._pool is None or x.nbytes < 512 << 10:  # as for our own threads
-            return _rivals.Bound(lambda: np.copyto(out, x))
-        parts = list(zip(np.array_split(out, self._threads), np.array_split(x, self._threads)))
+    def bind(self, inputs, out):
+        move = merge if len(inputs) == 2 else lambda x, out: np.copyto(out, x)
+        if self._pool is None or out.nbytes < 512 << 10:  # not worth a thread
+            return _rivals.Bound(lambda: move(*inputs, out))
+        parts = [np.array_split(array, self._threads) for array in (*inputs, out)]
 
         def call():
-            list(self._pool.map(np.copyto, *zip(*parts)))
+            list(self._pool.map(move, *parts))
 
         return _rivals.Bound(call)
 
@@ -111,33 +119,41 @@ def measure(case, libraries, threads, seconds, copy, problems):
     """One result, a dict for JSON: the figures of each contender."""
     name, dtype, size = case
     rng = np.random.default_rng(SEED)
-    x = rng.standard_normal(size, np.float64 if dtype == "float64" else np.float32)
-    x = x.astype(_command.numpy_dtype(dtype), copy=False)
-    out = np.empty_like(x)
+    drawn = np.float64 if dtype == "float64" else np.float32
+    inputs = tuple(
+        rng.standard_normal(size, drawn).astype(_command.numpy_dtype(dtype), copy=False)
+        for _ in range(INPUTS[name])
+    )
+    out = np.empty_like(inputs[0])
     calls = {}
     for rival in _rivals.contenders(name, dtype, libraries, threads, problems):
         try:
-            call = rival.bind(x, out).call
+            call = rival.bind(inputs, out).call
             call()  # compiles, where there is something to compile
             calls[rival.label] = call
         except Exception as error:  # the others go on
             problems[rival.library.lower()] = _rivals.brief(error)
-    calls[COPY] = copy.bind(x, out).call
+    calls[COPY] = copy.bind(inputs, out).call
     times = dict(zip(calls, interleave(list(calls.values()), seconds, threads).T))
     ours = times["fastgelu"]
+    moved = (len(inputs) + 1) * out.nbytes
     figures = {}
     for label, of_one in times.items():
         figures[label] = {
             "median_ns": float(np.median(of_one)) / size * 1e9,
             "least_ns": float(of_one.min()) / size * 1e9,
-            "gigabytes_per_second": 2 * x.nbytes / float(np.median(of_one)) / 1e9,
+            "gigabytes_per_second": moved / float(np.median(of_one)) / 1e9,
             # in the same round, so that what slows a round down slows both
             "times_ours": float(np.median(of_one / ours)),
         }
     result = {"function": name, "dtype": dtype, "size": size, "rounds": len(ours)}
+    return {**result, "fastest_rival": fastest(figures, "median"), "contenders": figures}
+
+
+def fastest(figures, which):
+    """The rival with the least median, or least of all times; None where there is no rival."""
     rivals = [label for label in figures if label not in ("fastgelu", COPY)]
-    fastest = min(rivals, key=lambda label: figures[label]["median_ns"], default=None)
-    return {**result, "fastest_rival": fastest, "contenders": figures}
+    return min(rivals, key=lambda label: figures[label][f"{which}_ns"], default=None)
 
 
 # ---- showing ---------------------------------------------------------------------------------
@@ -146,12 +162,12 @@ def measure(case, libraries, threads, seconds, copy, problems):
 SUMMARY = (
     "function",
     "dtype",
-    ("elements", "right"),
-    ("fastgelu ns", "right"),
+    ("size", "right"),
+    ("ours", "right"),
     "fastest rival",
-    ("rival ns", "right"),
+    ("rival", "right"),
     ("rival / ours", "right"),
-    ("copy ns", "right"),
+    ("copy", "right"),
 )
 DETAILS = (
     "elements",
@@ -163,23 +179,31 @@ DETAILS = (
 )
 
 
-def summary_rows(results):
-    rows = []
+def summary(results):
+    """The title, the columns and the rows of a table in ns an element."""
+    which = "least" if noisy(results) else "median"
+    title, columns, rows = f"Summary: {which} ns an element", list(SUMMARY), []
     for result in results:
-        figures, rival = result["contenders"], result["fastest_rival"]
-        rows.append(
-            [
-                result["function"],
-                result["dtype"],
-                size_name(result["size"]),
-                _command.number(figures["fastgelu"]["median_ns"]),
-                rival or "none",
-                _command.number(figures[rival]["median_ns"]) if rival else "",
-                _command.number(figures[rival]["times_ours"]) if rival else "",
-                _command.number(figures[COPY]["median_ns"]),
-            ]
-        )
-    return rows
+        rows.append(summary_row(result, which))
+    dtypes = {result["dtype"] for result in results}
+    if len(dtypes) == 1:  # then the table fits into 80 columns
+        title = f"{title}, {dtypes.pop()}"
+        columns.pop(1)
+        for row in rows:
+            row.pop(1)
+    return title, columns, rows
+
+
+def summary_row(result, which):
+    figures, number = result["contenders"], _command.number
+    rival = fastest(figures, which)
+    ours, copy = (figures[label][f"{which}_ns"] for label in ("fastgelu", COPY))
+    row = [result["function"], result["dtype"], size_name(result["size"]), number(ours)]
+    if rival is None:
+        return [*row, "none", "", "", number(copy)]
+    theirs = figures[rival][f"{which}_ns"]
+    ratio = figures[rival]["times_ours"] if which == "median" else theirs / ours
+    return [*row, rival, number(theirs), number(ratio), number(copy)]
 
 
 def detail_rows(results):
@@ -209,6 +233,15 @@ def grouped(results):
     return groups
 
 
+def noisy(results):
+    """Whether the medians tell more about the machine than about the libraries."""
+    return any(
+        figures["median_ns"] > 3 * figures["least_ns"]
+        for result in results
+        for figures in result["contenders"].values()
+    )
+
+
 def notes(results, setting):
     threads = setting["threads"]
     lines = [
@@ -223,15 +256,10 @@ def notes(results, setting):
         + ", ".join(f"{name} {version}" for name, version in setting["rivals"].items())
         + ".",
     ]
-    noisy = any(
-        figures["median_ns"] > 3 * figures["least_ns"]
-        for result in results
-        for figures in result["contenders"].values()
-    )
-    if noisy:
+    if noisy(results):
         lines.append(
             "Some medians are more than three times the least: this machine was not idle, or some "
-            "library's threads wait busily. Compare the least, or measure again."
+            "library's threads wait busily. So summary and chart show the least times."
         )
     return lines
 
@@ -258,7 +286,7 @@ def describe(options, libraries):
 def show(console, results, setting):
     for (name, dtype), of_one in grouped(results).items():
         _command.print_table(console, f"{name}, {dtype}", DETAILS, *detail_rows(of_one))
-    _command.print_table(console, "Summary", SUMMARY, summary_rows(results))
+    _command.print_table(console, *summary(results))
     for line in notes(results, setting):
         console.print(line, markup=False, soft_wrap=not console.is_terminal)
 
@@ -271,7 +299,8 @@ def markdown(results, setting):
         yield from (f"| {' | '.join(row)} |" for row in rows)
         yield ""
 
-    parts = list(lines(SUMMARY, summary_rows(results)))
+    title, *table = summary(results)
+    parts = [f"{title}:", "", *lines(*table)]
     for (name, dtype), of_one in grouped(results).items():
         parts += [f"{name}, {dtype}:", "", *lines(DETAILS, detail_rows(of_one)[0])]
     for line in notes(results, setting):
@@ -282,6 +311,7 @@ def markdown(results, setting):
 def draw(results):
     """A panel for each function and dtype: ns an element over the size."""
     groups = grouped(results)
+    which = "least" if noisy(results) else "median"
     columns = 1 if len(groups) == 1 else 2
     lines = -(-len(groups) // columns)
     figure = _command.figure(figsize=(8 * columns, 4.5 * lines))
@@ -291,7 +321,7 @@ def draw(results):
         labels = dict.fromkeys(label for result in of_one for label in result["contenders"])
         for label in labels:
             points = sorted(
-                (result["size"], result["contenders"][label]["median_ns"])
+                (result["size"], result["contenders"][label][f"{which}_ns"])
                 for result in of_one
                 if label in result["contenders"]
             )
@@ -304,7 +334,7 @@ def draw(results):
         axes.grid(alpha=0.3)
         axes.set_title(f"{name}, {dtype}")
         axes.set_xlabel("elements")
-        axes.set_ylabel("ns an element")
+        axes.set_ylabel(f"ns an element, {which}")
         # beside the lines, which fill the panel
         axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize=8)
     return figure
@@ -383,8 +413,8 @@ def add_command(commands):
         description="Measures ns an element and GB/s of fastgelu and of every rival installed, in "
         "turns: same data, same threads, warm. Ctrl-C prints what there is by then.",
     )
-    names = _command.registry_names((1,), compiled=True)
-    default = [name for name in ("gelu", "gelu_tanh", "silu", "gelu_grad") if name in names]
+    names = _command.registry_names(compiled=True)
+    default = ["gelu", "gelu_tanh", "silu", "gelu_grad", "gelu_backward"]
     _command.add_list_option(parser, "--functions", names, default, "functions")
     _command.add_list_option(parser, "--dtypes", _command.registry_dtypes(), ["float32"], "dtypes")
     parser.add_argument(
@@ -405,10 +435,10 @@ def add_command(commands):
     parser.add_argument(
         "--seconds",
         type=_command.between(0, 86400, float),
-        default=50.0,
+        default=40.0,
         metavar="S",
         help=f"for all together; more where {MIN_ROUNDS} rounds of each need more, and for what "
-        "is to be compiled before; default: 50",
+        "is to be compiled before; default: 40",
     )
     _rivals.add_option(parser)
     parser.add_argument(

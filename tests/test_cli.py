@@ -196,6 +196,21 @@ def test_info_loses_nothing_on_any_terminal(width, monkeypatch, capsys):
     assert fastgelu.target() in together and "…" not in printed
 
 
+def test_rows_of_a_narrow_table_lose_nothing(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "40")
+    columns = ["size", "by", ("median ns", "right"), ("time / ours", "right")]
+    rows = [["1Ki", "fastgelu", "1.25", ""], ["", "SciPy ndtr", "8.50", "6.80"]]
+    _command.print_table(_command.console(), "gelu, float32", columns, rows)
+    assert capsys.readouterr().out.splitlines() == [
+        "gelu, float32",
+        "  1Ki",
+        "    fastgelu: median ns 1.25",
+        "    SciPy ndtr: median ns 8.50,",
+        "      time / ours 6.80",
+        "",
+    ]
+
+
 def test_no_color(monkeypatch, capsys):
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("TERM", "xterm-256color")
@@ -425,30 +440,43 @@ import numpy as np
 import fastgelu
 from fastgelu import _command, _command_accuracy, _rivals
 found, problems = {}, {}
-for function in _command.registry_names((1,), compiled=True):
-    for dtype in ("float32", "float64"):
-        x = np.linspace(0.05, 3, 1000).astype(dtype)
-        want = getattr(fastgelu, function)(x.astype(np.float64)), np.zeros(len(x))
+for function in _command.registry_names(compiled=True):
+    value = not function.endswith(("_grad", "_backward"))  # Numba takes its time for each
+    for dtype in ("float32", "float64") if value else ("float32",):
+        x, dy = np.linspace(0.05, 3, 1000).astype(dtype), np.linspace(1, 3, 1000).astype(dtype)
+        inputs = (dy, x) if function.endswith("_backward") else (x,)
+        want = getattr(fastgelu, function)(*(a.astype(np.float64) for a in inputs))
+        want = want, np.zeros(len(x))
         for rival in _rivals.contenders(function, dtype, _rivals.chosen(None), 1, problems):
-            errors = _command_accuracy.ulp_errors(_command_accuracy.results(rival, x), want, dtype)
+            got = np.full_like(x, np.nan)
+            bound = rival.bind(inputs, got)
+            bound.call()
+            bound.fetch()
+            errors = _command_accuracy.ulp_errors(got, want, dtype)
             assert _rivals.style(rival.label)
             found[f"{function} {dtype} {rival.label}"] = float(errors.max())
 print(json.dumps([found, problems]))
 """
 
 
+MKL = ("gelu float32 MKL ndtr", "gelu_backward float32 MKL erf", "gelu_tanh_grad float32 MKL tanh")
+
+
 def test_rivals_compute_the_same_function():
     """Where none of them cancels: a wrong constant would be thousands of ULP. In a process of its
     own, since some of them start threads, which the tests that fork do without."""
     done = subprocess.run(
-        [sys.executable, "-P", "-c", RIVALS], capture_output=True, text=True, timeout=120
+        [sys.executable, "-P", "-c", RIVALS], capture_output=True, text=True, timeout=600
     )
     assert done.returncode == 0, done.stderr
     found, problems = json.loads(done.stdout)
     assert not problems
     assert {key: error for key, error in found.items() if not error < 20} == {}
-    for function in FUNCTIONS:
+    for function in _command.registry_names():
         assert len([key for key in found if key.startswith(function + " ")]) >= 4
+    for library, labels in {"litert": ("gelu float32 LiteRT",), "mkl": MKL}.items():
+        if _rivals.version(library):
+            assert set(labels) <= set(found)
 
 
 def test_a_broken_rival_is_left_out(monkeypatch, capsys):
@@ -570,6 +598,52 @@ def test_bench(tmp_path, capsys):
         for label in ("SciPy expit", "2Ki", "copy", "rival / ours"):
             assert label in text
     assert not_blank(outputs[2])
+
+
+def test_bench_of_a_backward_pass(tmp_path, capsys):
+    output = tmp_path / "bench.json"
+    arguments = ["--functions", "silu_backward", "--rivals", "numpy", "--sizes", "64"]
+    arguments += ["--seconds", "0", "--dtypes", "float16", "float64", "--output", str(output)]
+    assert command_line.main(["bench", *arguments]) == 0
+    half, double = json.loads(output.read_text())["results"]
+    assert set(half["contenders"]) == {"fastgelu", "copy"}  # NumPy's formulas are for the longer
+    assert set(double["contenders"]) == {"fastgelu", "NumPy exp", "copy"}
+    for result, size in (half, 2), (double, 8):
+        for figures in result["contenders"].values():
+            speed = figures["gigabytes_per_second"] * figures["median_ns"]
+            assert speed == pytest.approx(3 * size)
+    assert "silu_backward, float16" in capsys.readouterr().out
+
+
+def test_on_a_noisy_machine_the_least_times_count():
+    def figures(median, least, ratio):
+        return {"median_ns": median, "least_ns": least, "times_ours": ratio}
+
+    contenders = {
+        "fastgelu": figures(1.0, 1.0, 1.0),
+        "torch": figures(2.5, 2.0, 2.4),
+        "LiteRT": figures(2.9, 1.5, 2.8),
+        "copy": figures(0.5, 0.25, 0.5),
+    }
+    result = {"function": "gelu", "dtype": "float32", "size": 1024, "contenders": contenders}
+    title, columns, rows = _command_bench.summary([result])
+    assert title == "Summary: median ns an element, float32" and len(columns) == 7
+    assert rows == [["gelu", "1Ki", "1.00", "torch", "2.50", "2.40", "0.500"]]
+    contenders["LiteRT"]["median_ns"] = 9.0
+    title, columns, rows = _command_bench.summary([result])
+    assert title == "Summary: least ns an element, float32"
+    assert rows == [["gelu", "1Ki", "1.00", "LiteRT", "1.50", "1.50", "0.250"]]
+
+
+def test_the_copy_moves_all():
+    for threads, size in (1, 1000), (2, 1 << 20):
+        copy = _command_bench.Copy(threads)
+        dy, x = np.arange(2.0 * size, dtype=np.float32).reshape(2, size)
+        out = np.zeros_like(x)
+        copy.bind((x,), out).call()
+        assert (out == x).all()
+        copy.bind((dy, x), out).call()
+        assert (out.view("u4") == dy.view("u4") | x.view("u4")).all()
 
 
 def test_bench_interleaves_and_divides(monkeypatch):
