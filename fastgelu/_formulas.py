@@ -81,14 +81,14 @@ def formulas(V, I, K):
         sum = V.entry(row, columns - 1)
         if len(K.gelu_num) > 8:
             d2 = V.mul(d, d)
-            more = V.entry(row, columns - 2)
+            odd = V.entry(row, columns - 2)
             i = columns - 3
-            while i > 2:
+            while i > 3:
                 sum = V.fma(d2, sum, V.entry(row, i))
-                more = V.fma(d2, more, V.entry(row, i - 1))
+                odd = V.fma(d2, odd, V.entry(row, i - 1))
                 i -= 2
-            sum = V.fma(d, sum, more)
-            return V.fma(d, sum, V.entry(row, 1))
+            sum = V.fma(d, odd, V.fma(d2, sum, V.entry(row, 3)))
+            return V.fma(d, V.entry(row, 2), V.fma(d2, sum, V.entry(row, 1)))
         i = columns - 2
         while i > 0:
             sum = V.fma(d, sum, V.entry(row, i))
