@@ -30,20 +30,25 @@ enum { FG_BLOCK = 1024 };
 enum fg_way { FG_NEAR, FG_FAR, FG_PLAIN, FG_MIXED };
 
 #define FG_WAY(dtype)                                                                         \
+    static FG_INLINE I_##dtype magnitude_##dtype(const fg_##dtype *x)                         \
+    {                                                                                         \
+        return v_bits_##dtype(v_abs_##dtype(v_load_##dtype(x)));                              \
+    }                                                                                         \
     static FG_INLINE enum fg_way way_##dtype(size_t n, const fg_##dtype *x, fg_##dtype near,  \
                                              fg_##dtype end)                                  \
     {                                                                                         \
-        I_##dtype least = v_bits_##dtype(v_abs_##dtype(v_load_##dtype(x))), most = least;     \
-        for (size_t i = FG_LANES_##dtype; i < n; i += FG_LANES_##dtype) {                     \
-            const I_##dtype bits = v_bits_##dtype(v_abs_##dtype(v_load_##dtype(x + i)));      \
-            least = i_least_##dtype(least, bits);                                             \
-            most = i_most_##dtype(most, bits);                                                \
-        }                                                                                     \
-        return !i_any_above_##dtype(most, near)    ? FG_NEAR                                  \
-               : !i_all_above_##dtype(least, near) ? FG_MIXED                                 \
-               : !i_any_above_##dtype(most, end)   ? FG_FAR                                   \
-               : i_all_above_##dtype(least, end)   ? FG_PLAIN                                 \
-                                                   : FG_MIXED;                                  \
+        I_##dtype most = magnitude_##dtype(x);                                                \
+        for (size_t i = FG_LANES_##dtype; i < n; i += FG_LANES_##dtype)                       \
+            most = i_most_##dtype(most, magnitude_##dtype(x + i));                            \
+        if (!i_any_above_##dtype(most, near))                                                 \
+            return FG_NEAR;                                                                   \
+        I_##dtype least = magnitude_##dtype(x);                                               \
+        for (size_t i = FG_LANES_##dtype; i < n; i += FG_LANES_##dtype)                       \
+            least = i_least_##dtype(least, magnitude_##dtype(x + i));                         \
+        return !i_all_above_##dtype(least, near) ? FG_MIXED                                   \
+               : !i_any_above_##dtype(most, end) ? FG_FAR                                     \
+               : i_all_above_##dtype(least, end) ? FG_PLAIN                                   \
+                                                 : FG_MIXED;                                  \
     }                                                                                         \
     /* which of n elements are not near (NaN too), and how many */                            \
     static FG_INLINE size_t set_apart_##dtype(size_t n, const fg_##dtype *x, fg_##dtype near, \
