@@ -7,8 +7,12 @@ float32, all in turns in one run, with the same number of threads for both and t
 preallocated. Needs torch for its column and threadpoolctl to limit NumPy's BLAS.
 """
 
+import sys
 import time
 import tracemalloc
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).parent))  # not there already under python -P
 
 import numpy as np
 from bench_common import at_least, describe, interleave, number, parser, rivals, set_threads, table

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastgelu._rivals import RIVALS, ours, split
+from fastgelu._rivals import RIVALS, ours, split, torch_tensor
 
 try:
     from scipy import special
@@ -22,7 +22,16 @@ try:
 except (ImportError, OSError) as error:  # OSError: a shared library does not load
     torch, NO_TORCH = None, str(error)
 
-__all__ = ["LABELS", "Contender", "contenders", "memory", "special", "split", "torch"]
+__all__ = [
+    "LABELS",
+    "Contender",
+    "contenders",
+    "memory",
+    "special",
+    "split",
+    "torch",
+    "torch_tensor",
+]
 
 # What each label stands for, in the exact form's case or the sigmoid forms' (v is the sigmoid's
 # argument).

@@ -6,6 +6,7 @@ A comment in a page is where it goes, which a viewer of markdown does not show:
     <!-- insert: README speed -->       a generated table of README.md, between its markers
     <!-- insert: python fastgelu -->    the public names of a module, with their docstrings
     <!-- insert: c -->                  the public header, by native/tools/manual.awk
+    <!-- insert: activations -->        the names that fastgelu.get_activation knows
 """
 
 import importlib
@@ -54,7 +55,14 @@ def c():
     ).stdout
 
 
-PARTS = {"README": readme, "python": python, "c": c}
+def activations():
+    """The table of names of activations."""
+    from fastgelu import _activations
+
+    return _activations.markdown_table()
+
+
+PARTS = {"README": readme, "python": python, "c": c, "activations": activations}
 
 
 def fill(source):

@@ -34,7 +34,7 @@ class Activation(NamedTuple):
 RELU, CLIPPED = "numpy.maximum(x, 0)", "numpy.clip(fastgelu.gelu(x), -10, 10)"
 _HF = "HuggingFace transformers"
 
-# The README and the documentation print this table. tests/data/activations.npz holds values of the
+# The README and the documentation print this table. tests/data/activations.csv holds values of the
 # packages themselves for each name that has one in front, and for HuggingFace's.
 TABLE = tuple(
     Activation(*line)

@@ -264,6 +264,14 @@ def mkl_rivals(name, dtype, threads):
 # ---- frameworks ------------------------------------------------------------------------------
 
 
+def torch_tensor(array):
+    """A tensor on the array's own memory."""
+    torch = importlib.import_module("torch")
+    if array.dtype.name == "bfloat16":  # NumPy itself has none
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(array)
+
+
 def torch_rivals(name, dtype, threads):
     torch = importlib.import_module("torch")
     if threads is not None:
@@ -273,13 +281,8 @@ def torch_rivals(name, dtype, threads):
     if form not in FORMS:
         return
 
-    def tensor(array):
-        if array.dtype.name == "bfloat16":  # NumPy itself has none
-            return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
-        return torch.from_numpy(array)
-
     def bind_value(inputs, out):
-        x, out = tensor(inputs[0]), tensor(out)
+        x, out = torch_tensor(inputs[0]), torch_tensor(out)
         if form in ("gelu", "gelu_tanh"):
             approximate = "tanh" if form == "gelu_tanh" else "none"
             return Bound(lambda: aten.gelu.out(x, approximate=approximate, out=out))
@@ -311,12 +314,12 @@ def torch_rivals(name, dtype, threads):
         return Bound(backward)
 
     def bind_backward(inputs, out):
-        return product(*map(tensor, inputs), tensor(out))
+        return product(*map(torch_tensor, inputs), torch_tensor(out))
 
     def bind_ones(ones, inputs, out):
         """torch has backward passes only: of ones."""
-        x = tensor(inputs[0])
-        return product(ones(x), x, tensor(out))
+        x = torch_tensor(inputs[0])
+        return product(ones(x), x, torch_tensor(out))
 
     def one_repeated(x):
         return torch.ones((), dtype=x.dtype).expand(x.shape)

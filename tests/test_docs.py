@@ -395,6 +395,13 @@ def test_the_c_reference_has_every_declaration(inserted):
         assert re.search(rf"^{entry.name} +[\d. ]+$", text, re.MULTILINE), entry
 
 
+def test_the_guide_has_every_name_of_an_activation(inserted):
+    source = [(DOCS / "guide.md").read_text(encoding="utf-8")]
+    inserted.fill(source)
+    for line in fastgelu._activations.TABLE:
+        assert f"\n| `{line.name}` | " in source[0], line
+
+
 def test_tables_come_from_the_readme(inserted):
     source = ["<!-- insert: README speed -->\n[x](../native/NOTES.md)"]
     inserted.fill(source)
