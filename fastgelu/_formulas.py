@@ -195,21 +195,19 @@ def formulas(V, I, K):
         scaled = V.select_negative(x, V.mul(y, pow2_ratio(k, k_split)), y)
         return unless_plain(V.abs(x), limit, scaled, plain_value(x, limit)) if some else scaled
 
-    def times_sigmoid(x, k, g, r, far):
-        if not far:
-            scale = pow2(k)
-            return V.div(x, V.fma(V.mul(g, scale), r, V.add(V.set(K.one), scale)))
-        zero = V.set(K.shifter)
-        k_split = at_least(at_most(k, V.set(K.split_above)), V.set(K.split))
-        scale = pow2(k_split)
-        gs = V.mul(g, scale)
-        exact = V.fma(gs, r, V.add(V.set(K.one), scale))
-        p = two_product(gs, r)
-        sum = fast_two_sum(scale, p.hi)
-        joined = V.add(sum.hi, V.add(sum.lo, V.add(p.lo, V.set(K.one))))
-        d = V.select_above(scale, V.set(K.exact), joined, exact)
-        y = V.div(x, d)
-        return V.mul(y, pow2_ratio(at_least(k_split, zero), at_least(k, zero)))
+    def times_sigmoid(x, k, g, r):
+        scale = pow2(k)
+        return V.div(x, V.fma(V.mul(g, scale), r, V.add(V.set(K.one), scale)))
+
+    def small_side(t, k, g, r):
+        scale = pow2(at_least(k, V.set(K.split)))
+        q = V.mul(g, r)
+        e = V.fma(q, scale, scale)
+        c = V.fms(e, e, e)
+        z = V.fma(q, c, V.add(q, c))
+        high = V.mul(t, scale)
+        small = tail(V.fma(high, z, high), k)
+        return small
 
     def tanh_argument(t):
         square = two_product(t, t)
@@ -222,69 +220,108 @@ def formulas(V, I, K):
         v = pair(v.hi, V.fma(t, f.lo, v.lo))
         return v
 
-    def gelu_tanh_formula(x, far):
+    def gelu_tanh_formula(x):
         u = tanh_argument(V.neg(x))
         k = V.fma(u.hi, V.set(K.gelu_tanh_log2e), V.set(K.gelu_tanh_shifter))
         n = V.sub(k, V.set(K.shifter))
         g = fast_two_sum(V.fnma(n, V.set(K.gelu_tanh_step_hi), u.hi),
             V.fnma(n, V.set(K.gelu_tanh_step_lo), u.lo)).hi
-        return times_sigmoid(x, k, g,
-            V.fma(g, polynomial(g, V.mul(g, g), K.gelu_tanh_exp, 1, len(K.gelu_tanh_exp) - 1),
-                V.set(K.gelu_tanh_exp[0])), far)
+        r = V.fma(g, polynomial(g, V.mul(g, g), K.gelu_tanh_exp, 1, len(K.gelu_tanh_exp) - 1),
+            V.set(K.gelu_tanh_exp[0]))
+        return times_sigmoid(x, k, g, r)
 
-    def gelu_sigmoid_formula(x, far):
-        u = V.neg(x)
-        k = V.fma(u, V.set(K.gelu_sigmoid_log2e), V.set(K.gelu_sigmoid_shifter))
+    def gelu_tanh_small(x):
+        u = tanh_argument(V.neg(x))
+        k = V.fma(u.hi, V.set(K.gelu_tanh_log2e), V.set(K.gelu_tanh_shifter))
         n = V.sub(k, V.set(K.shifter))
-        g = V.fnma(n, V.set(K.gelu_sigmoid_step_lo), V.fnma(n, V.set(K.gelu_sigmoid_step_hi), u))
-        return times_sigmoid(x, k, g,
-            V.fma(g, polynomial(g, V.mul(g, g), K.gelu_sigmoid_exp, 1, len(K.gelu_sigmoid_exp) - 1),
-                V.set(K.gelu_sigmoid_exp[0])), far)
-
-    def silu_formula(x, far):
-        u = V.neg(x)
-        k = V.fma(u, V.set(K.silu_log2e), V.set(K.silu_shifter))
-        n = V.sub(k, V.set(K.shifter))
-        g = V.fnma(n, V.set(K.silu_step_lo), V.fnma(n, V.set(K.silu_step_hi), u))
-        return times_sigmoid(x, k, g,
-            V.fma(g, polynomial(g, V.mul(g, g), K.silu_exp, 1, len(K.silu_exp) - 1),
-                V.set(K.silu_exp[0])), far)
+        g = fast_two_sum(V.fnma(n, V.set(K.gelu_tanh_step_hi), u.hi),
+            V.fnma(n, V.set(K.gelu_tanh_step_lo), u.lo)).hi
+        r = V.fma(g, polynomial(g, V.mul(g, g), K.gelu_tanh_exp, 1, len(K.gelu_tanh_exp) - 1),
+            V.set(K.gelu_tanh_exp[0]))
+        return small_side(x, k, g, r)
 
     def near_gelu_tanh(x, some):
         limit = V.set(K.gelu_tanh_near)
         return V.sub(V.select_negative(x, V.set(K.minus_zero), x),
             from_table(clamped(V.abs(x), limit, some), V.set(K.gelu_tanh_per), K.gelu_tanh_table,
                 K.gelu_tanh_rows,
-                    K.gelu_tanh_columns)) if K.gelu_tanh_columns else gelu_tanh_formula(signed_clamped(x, limit, some), 0)
+                    K.gelu_tanh_columns)) if K.gelu_tanh_columns else gelu_tanh_formula(signed_clamped(x, limit, some))
 
     def far_gelu_tanh(x, some):
         limit = V.set(K.gelu_tanh_limit)
-        y = gelu_tanh_formula(signed_clamped(x, limit, some), 1)
-        return unless_plain(V.abs(x), limit, y, plain_value(x, limit)) if some else y
+        t = clamped(V.abs(x), limit, some)
+        small = gelu_tanh_small(t)
+        y = V.sub(V.select_negative(x, V.set(K.minus_zero), t), small.p)
+        below = V.mul(y, pow2_ratio(small.k, at_least(small.k, V.set(K.split))))
+        scaled = V.select_negative(x, below, y)
+        return unless_plain(V.abs(x), limit, scaled, plain_value(x, limit)) if some else scaled
+
+    def gelu_sigmoid_formula(x):
+        u = V.neg(x)
+        k = V.fma(u, V.set(K.gelu_sigmoid_log2e), V.set(K.gelu_sigmoid_shifter))
+        n = V.sub(k, V.set(K.shifter))
+        g = V.fnma(n, V.set(K.gelu_sigmoid_step_lo), V.fnma(n, V.set(K.gelu_sigmoid_step_hi), u))
+        r = V.fma(g, polynomial(g, V.mul(g, g), K.gelu_sigmoid_exp, 1, len(K.gelu_sigmoid_exp) - 1),
+            V.set(K.gelu_sigmoid_exp[0]))
+        return times_sigmoid(x, k, g, r)
+
+    def gelu_sigmoid_small(x):
+        u = V.neg(x)
+        k = V.fma(u, V.set(K.gelu_sigmoid_log2e), V.set(K.gelu_sigmoid_shifter))
+        n = V.sub(k, V.set(K.shifter))
+        g = V.fnma(n, V.set(K.gelu_sigmoid_step_lo), V.fnma(n, V.set(K.gelu_sigmoid_step_hi), u))
+        r = V.fma(g, polynomial(g, V.mul(g, g), K.gelu_sigmoid_exp, 1, len(K.gelu_sigmoid_exp) - 1),
+            V.set(K.gelu_sigmoid_exp[0]))
+        return small_side(x, k, g, r)
 
     def near_gelu_sigmoid(x, some):
         limit = V.set(K.gelu_sigmoid_near)
         return V.sub(V.select_negative(x, V.set(K.minus_zero), x),
             from_table(clamped(V.abs(x), limit, some), V.set(K.gelu_sigmoid_per),
                 K.gelu_sigmoid_table, K.gelu_sigmoid_rows,
-                    K.gelu_sigmoid_columns)) if K.gelu_sigmoid_columns else gelu_sigmoid_formula(signed_clamped(x, limit, some), 0)
+                    K.gelu_sigmoid_columns)) if K.gelu_sigmoid_columns else gelu_sigmoid_formula(signed_clamped(x, limit, some))
 
     def far_gelu_sigmoid(x, some):
         limit = V.set(K.gelu_sigmoid_limit)
-        y = gelu_sigmoid_formula(signed_clamped(x, limit, some), 1)
-        return unless_plain(V.abs(x), limit, y, plain_value(x, limit)) if some else y
+        t = clamped(V.abs(x), limit, some)
+        small = gelu_sigmoid_small(t)
+        y = V.sub(V.select_negative(x, V.set(K.minus_zero), t), small.p)
+        below = V.mul(y, pow2_ratio(small.k, at_least(small.k, V.set(K.split))))
+        scaled = V.select_negative(x, below, y)
+        return unless_plain(V.abs(x), limit, scaled, plain_value(x, limit)) if some else scaled
+
+    def silu_formula(x):
+        u = V.neg(x)
+        k = V.fma(u, V.set(K.silu_log2e), V.set(K.silu_shifter))
+        n = V.sub(k, V.set(K.shifter))
+        g = V.fnma(n, V.set(K.silu_step_lo), V.fnma(n, V.set(K.silu_step_hi), u))
+        r = V.fma(g, polynomial(g, V.mul(g, g), K.silu_exp, 1, len(K.silu_exp) - 1),
+            V.set(K.silu_exp[0]))
+        return times_sigmoid(x, k, g, r)
+
+    def silu_small(x):
+        u = V.neg(x)
+        k = V.fma(u, V.set(K.silu_log2e), V.set(K.silu_shifter))
+        n = V.sub(k, V.set(K.shifter))
+        g = V.fnma(n, V.set(K.silu_step_lo), V.fnma(n, V.set(K.silu_step_hi), u))
+        r = V.fma(g, polynomial(g, V.mul(g, g), K.silu_exp, 1, len(K.silu_exp) - 1),
+            V.set(K.silu_exp[0]))
+        return small_side(x, k, g, r)
 
     def near_silu(x, some):
         limit = V.set(K.silu_near)
         return V.sub(V.select_negative(x, V.set(K.minus_zero), x),
             from_table(clamped(V.abs(x), limit, some), V.set(K.silu_per), K.silu_table, K.silu_rows,
-                K.silu_columns)) if K.silu_columns else silu_formula(signed_clamped(x, limit, some),
-                    0)
+                K.silu_columns)) if K.silu_columns else silu_formula(signed_clamped(x, limit, some))
 
     def far_silu(x, some):
         limit = V.set(K.silu_limit)
-        y = silu_formula(signed_clamped(x, limit, some), 1)
-        return unless_plain(V.abs(x), limit, y, plain_value(x, limit)) if some else y
+        t = clamped(V.abs(x), limit, some)
+        small = silu_small(t)
+        y = V.sub(V.select_negative(x, V.set(K.minus_zero), t), small.p)
+        below = V.mul(y, pow2_ratio(small.k, at_least(small.k, V.set(K.split))))
+        scaled = V.select_negative(x, below, y)
+        return unless_plain(V.abs(x), limit, scaled, plain_value(x, limit)) if some else scaled
 
     def gelu_tail(t):
         u = two_product(t, t)
@@ -313,78 +350,67 @@ def formulas(V, I, K):
         p = tail(V.add(high, V.fma(high, z, V.fma(low, z, low))), k)
         return p
 
-    def sigmoid_tail(k, g, r, rate, d, lo, c):
+    def sigmoid_tail(k, g, r, rate, inverse, a):
         scale = pow2(at_least(k, V.set(K.split)))
-        z = V.mul(g.hi, r)
-        e0 = V.set(c[2])
-        e0_scale = V.mul(e0, scale)
-        change = V.sub(e0_scale, e0)
-        start = V.add(change, lo)
-        start_lo = V.sub(lo, V.sub(start, change))
-        m = V.fma(z, e0_scale, start)
-        p = fast_two_sum(d, V.fma(d, z, V.fma(m, z, m)))
-        p = pair(p.hi, V.add(p.lo, start_lo))
+        q = V.mul(g.hi, r)
+        e = V.mul(V.fma(q, scale, scale), inverse)
+        square = V.mul(e, V.add(e, V.set(K.two)))
+        c = V.div(V.neg(square), V.add(square, V.set(K.one)))
         if len(K.gelu_num) > 8:
-            p = pair(p.hi, V.fma(V.add(d, m), V.fma(rate, g.lo, V.fms(g.hi, r, z)), p.lo))
-        p = pair(V.mul(p.hi, scale), p.lo)
-        e = V.fma(z, scale, scale)
-        e_lo = V.fma(z, scale, V.sub(scale, e))
-        inner = V.fma(e, e0, V.set(c[1]))
-        square = V.fma(e, inner, V.set(c[0]))
-        inner_lo = V.add(V.fma(e, e0, V.sub(V.set(c[1]), inner)), V.set(c[3]))
-        square_lo = V.fma(e, inner_lo,
-            V.fma(e_lo, V.fma(e, e0, inner), V.fma(e, inner, V.sub(V.set(c[0]), square))))
-        inverse = V.div(V.set(K.one), square)
-        y = V.mul(p.hi, inverse)
-        rest = V.fnma(y, square_lo, V.fma(p.lo, scale, V.fnma(y, square, p.hi)))
-        result = tail(V.fma(rest, inverse, y), k)
-        return result
+            q = V.add(q, V.fma(rate, g.lo, V.fms(g.hi, r, q)))
+        z = V.add(V.fma(q, c, q), c)
+        a = pair(a.hi, V.fnma(at_least(e, V.set(K.least)), inverse, a.lo))
+        high = V.mul(a.hi, scale)
+        low = V.mul(a.lo, scale)
+        p = tail(V.neg(V.add(high, V.fma(high, z, V.fma(low, z, low)))), k)
+        return p
 
     def silu_tail(t):
-        d = two_sum(V.set(K.silu_zero_hi), V.neg(t))
+        d = fast_two_sum(V.neg(t), V.set(K.silu_offset_hi))
+        d = pair(d.hi, V.add(d.lo, V.set(K.silu_offset_lo)))
+        a = fast_two_sum(t, V.neg(V.set(K.silu_inverse_hi)))
+        a = pair(a.hi, V.sub(a.lo, V.set(K.silu_inverse_lo)))
         k = V.fma(d.hi, V.set(K.silu_log2e), V.set(K.silu_shifter))
         n = V.sub(k, V.set(K.shifter))
-        lo = V.add(d.lo, V.set(K.silu_distance_lo))
-        d = pair(d.hi, V.add(d.lo, V.set(K.silu_zero_lo)))
         g = fast_two_sum(V.fnma(n, V.set(K.silu_step_hi), d.hi),
             V.fnma(n, V.set(K.silu_step_lo), d.lo))
         return sigmoid_tail(k, g,
             V.fma(g.hi, polynomial(g.hi, V.mul(g.hi, g.hi), K.silu_exp, 1, len(K.silu_exp) - 1),
-                V.set(K.silu_exp[0])), V.set(K.silu_rate), d.hi, lo, K.silu_square)
+                V.set(K.silu_exp[0])), V.set(K.silu_rate), V.set(K.silu_inverse_hi), a)
 
     def gelu_sigmoid_tail(t):
-        d = two_sum(V.set(K.gelu_sigmoid_zero_hi), V.neg(t))
+        d = fast_two_sum(V.neg(t), V.set(K.gelu_sigmoid_offset_hi))
+        d = pair(d.hi, V.add(d.lo, V.set(K.gelu_sigmoid_offset_lo)))
+        a = fast_two_sum(t, V.neg(V.set(K.gelu_sigmoid_inverse_hi)))
+        a = pair(a.hi, V.sub(a.lo, V.set(K.gelu_sigmoid_inverse_lo)))
         k = V.fma(d.hi, V.set(K.gelu_sigmoid_log2e), V.set(K.gelu_sigmoid_shifter))
         n = V.sub(k, V.set(K.shifter))
-        lo = V.add(d.lo, V.set(K.gelu_sigmoid_distance_lo))
-        d = pair(d.hi, V.add(d.lo, V.set(K.gelu_sigmoid_zero_lo)))
         g = fast_two_sum(V.fnma(n, V.set(K.gelu_sigmoid_step_hi), d.hi),
             V.fnma(n, V.set(K.gelu_sigmoid_step_lo), d.lo))
         return sigmoid_tail(k, g,
             V.fma(g.hi,
                 polynomial(g.hi, V.mul(g.hi, g.hi), K.gelu_sigmoid_exp, 1,
                     len(K.gelu_sigmoid_exp) - 1), V.set(K.gelu_sigmoid_exp[0])),
-                        V.set(K.gelu_sigmoid_rate), d.hi, lo, K.gelu_sigmoid_square)
+                        V.set(K.gelu_sigmoid_rate), V.set(K.gelu_sigmoid_inverse_hi), a)
 
     def gelu_tanh_tail(t):
         v = tanh_argument(t)
-        d = two_sum(V.set(K.gelu_tanh_zero_hi), V.neg(v.hi))
-        d = pair(d.hi, V.sub(d.lo, v.lo))
+        d = fast_two_sum(V.neg(v.hi), V.set(K.gelu_tanh_offset_hi))
+        d = pair(d.hi, V.add(d.lo, V.sub(V.set(K.gelu_tanh_offset_lo), v.lo)))
+        thrice = two_product(v.hi, V.set(K.three))
+        sum = fast_two_sum(thrice.hi, V.mul(t, V.set(K.minus_two)))
+        a = fast_two_sum(sum.hi, V.neg(V.set(K.gelu_tanh_inverse_hi)))
+        low = V.fma(v.lo, V.set(K.three), V.add(thrice.lo, sum.lo))
+        a = pair(a.hi, V.add(a.lo, V.sub(low, V.set(K.gelu_tanh_inverse_lo))))
         k = V.fma(d.hi, V.set(K.gelu_tanh_log2e), V.set(K.gelu_tanh_shifter))
         n = V.sub(k, V.set(K.shifter))
-        u = pair(d.hi, V.add(d.lo, V.set(K.gelu_tanh_zero_lo)))
-        g = fast_two_sum(V.fnma(n, V.set(K.gelu_tanh_step_hi), u.hi),
-            V.fnma(n, V.set(K.gelu_tanh_step_lo), u.lo))
-        dt = two_sum(V.set(K.tanh_slope_zero_hi), V.neg(t))
-        thrice = two_product(d.hi, V.set(K.three))
-        sum = two_sum(thrice.hi, V.mul(dt.hi, V.set(K.minus_two)))
-        low = V.fma(d.lo, V.set(K.three), V.set(K.gelu_tanh_distance_lo))
-        lo = V.add(V.fma(dt.lo, V.set(K.minus_two), sum.lo), V.add(thrice.lo, low))
+        g = fast_two_sum(V.fnma(n, V.set(K.gelu_tanh_step_hi), d.hi),
+            V.fnma(n, V.set(K.gelu_tanh_step_lo), d.lo))
         return sigmoid_tail(k, g,
             V.fma(g.hi,
                 polynomial(g.hi, V.mul(g.hi, g.hi), K.gelu_tanh_exp, 1, len(K.gelu_tanh_exp) - 1),
-                    V.set(K.gelu_tanh_exp[0])), V.set(K.gelu_tanh_rate), sum.hi, lo,
-                        K.gelu_tanh_square)
+                    V.set(K.gelu_tanh_exp[0])), V.set(K.gelu_tanh_rate),
+                        V.set(K.gelu_tanh_inverse_hi), a)
 
     def finish_slope(x, limit, r, some):
         below = V.mul(r.p, pow2_ratio(r.k, at_least(r.k, V.set(K.split))))

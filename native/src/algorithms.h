@@ -217,6 +217,11 @@ static FG_INLINE V signed_clamped(V x, V limit, int some)
     return some ? v_copysign(clamped(v_abs(x), limit, some), x) : x;
 }
 
+/* A small quantity p 2^(n - m), where m = n unless that needs two steps: then m is the first. */
+typedef struct tail {
+    V p, k;
+} tail;
+
 /* x or -0 where |x| > limit; NaN. */
 static FG_INLINE V plain_value(V x, V limit)
 {
@@ -275,26 +280,23 @@ static FG_INLINE V FG_NAME(far_gelu)(V x, int some)
     return some ? unless_plain(v_abs(x), limit, scaled, plain_value(x, limit)) : scaled;
 }
 
-/* x / (1 + 2^n (1 + g r)); x and so n are clamped. The rounding of the denominator and of the
- * quotient make up most of the error: below 2 ULP together. */
-static FG_INLINE V times_sigmoid(V x, V k, V g, V r, int far)
+/* x / (1 + 2^n (1 + g r)) where |n| < the precision, so that 1 + 2^n is exact. The rounding of the
+ * denominator and of the quotient make up most of the error: below 2 ULP together. */
+static FG_INLINE V times_sigmoid(V x, V k, V g, V r)
 {
-    if (!far) { /* |n| < the precision: 1 + 2^n is exact */
-        const V scale = pow2(k);
-        return v_div(x, v_fma(v_mul(g, scale), r, v_add(FG_C(one), scale)));
-    }
-    const V zero = FG_C(shifter); /* that is, n = 0 */
-    const V k_split = at_least(at_most(k, FG_C(split_above)), FG_C(split));
-    const V scale = pow2(k_split);
-    const V gs = v_mul(g, scale);
-    /* where 1 + 2^n is not exact, the 1 joins the low parts */
-    const V exact = v_fma(gs, r, v_add(FG_C(one), scale));
-    const pair p = two_product(gs, r);
-    const pair sum = fast_two_sum(scale, p.hi);
-    const V joined = v_add(sum.hi, v_add(sum.lo, v_add(p.lo, FG_C(one))));
-    const V d = v_select_above(scale, FG_C(exact), joined, exact);
-    const V y = v_div(x, d);
-    return v_mul(y, pow2_ratio(at_least(k_split, zero), at_least(k, zero)));
+    const V scale = pow2(k);
+    return v_div(x, v_fma(v_mul(g, scale), r, v_add(FG_C(one), scale)));
+}
+
+/* t E / (1 + E) where E = 2^n (1 + g r) is so small that 1/(1 + E) = 1 - E + E^2. */
+static FG_INLINE tail small_side(V t, V k, V g, V r)
+{
+    const V scale = pow2(at_least(k, FG_C(split)));
+    const V q = v_mul(g, r), e = v_fma(q, scale, scale);
+    const V c = v_fms(e, e, e);
+    const V z = v_fma(q, c, v_add(q, c)), high = v_mul(t, scale);
+    const tail small = {v_fma(high, z, high), k};
+    return small;
 }
 
 /* w(t)/rate = t + cubic t^3 of the tanh form, rate = 2 sqrt(2/pi); to twice the precision. */
@@ -311,52 +313,54 @@ static FG_INLINE pair tanh_argument(V t)
     return v;
 }
 
-static FG_INLINE V FG_NAME(gelu_tanh_formula)(V x, int far)
-{
-    const pair u = tanh_argument(v_neg(x));
-    const V k = FG_EXPONENT(u.hi, gelu_tanh);
-    const V n = v_sub(k, FG_C(shifter));
-    const V g = FG_REDUCED(u, n, gelu_tanh).hi;
-    return times_sigmoid(x, k, g, FG_EXPM1_OVER(g, gelu_tanh), far);
-}
-
-#define FG_LINEAR_FORMULA(form)                                                          \
-    static FG_INLINE V FG_NAME(form##_formula)(V x, int far)                             \
-    {                                                                                    \
-        const V u = v_neg(x);                                                            \
-        const V k = FG_EXPONENT(u, form);                                                \
-        const V n = v_sub(k, FG_C(shifter));                                             \
-        const V g = v_fnma(n, FG_C(form##_step_lo), v_fnma(n, FG_C(form##_step_hi), u)); \
-        return times_sigmoid(x, k, g, FG_EXPM1_OVER(g, form), far);                      \
-    }
-FG_LINEAR_FORMULA(gelu_sigmoid)
-FG_LINEAR_FORMULA(silu)
+/* The exponential exp(-w(x)) as k, g and r, for what comes of it. */
+#define FG_TANH_EXPONENTIAL(x)                  \
+    const pair u = tanh_argument(v_neg(x));     \
+    const V k = FG_EXPONENT(u.hi, gelu_tanh);   \
+    const V n = v_sub(k, FG_C(shifter));        \
+    const V g = FG_REDUCED(u, n, gelu_tanh).hi; \
+    const V r = FG_EXPM1_OVER(g, gelu_tanh)
+#define FG_LINEAR_EXPONENTIAL(x, form)                                               \
+    const V u = v_neg(x);                                                            \
+    const V k = FG_EXPONENT(u, form);                                                \
+    const V n = v_sub(k, FG_C(shifter));                                             \
+    const V g = v_fnma(n, FG_C(form##_step_lo), v_fnma(n, FG_C(form##_step_hi), u)); \
+    const V r = FG_EXPM1_OVER(g, form)
 
 /* In float64 the formulas are faster near 0 too: there are no tables. */
-#define FG_SIGMOID_VALUE(form)                                                     \
-    static FG_INLINE V FG_NAME(near_##form)(V x, int some)                         \
-    {                                                                              \
-        const V limit = FG_C(form##_near);                                         \
-        return FG_NAME(fg_##form##_columns)                                        \
-                   ? FG_VALUE_FROM_TABLE(x, clamped(v_abs(x), limit, some), form)  \
-                   : FG_NAME(form##_formula)(signed_clamped(x, limit, some), 0);   \
-    }                                                                              \
-    static FG_INLINE V FG_NAME(far_##form)(V x, int some)                          \
-    {                                                                              \
-        const V limit = FG_C(form##_limit);                                        \
-        const V y = FG_NAME(form##_formula)(signed_clamped(x, limit, some), 1);    \
-        return some ? unless_plain(v_abs(x), limit, y, plain_value(x, limit)) : y; \
+#define FG_SIGMOID_VALUE(form, exponential)                                                  \
+    static FG_INLINE V FG_NAME(form##_formula)(V x)                                          \
+    {                                                                                        \
+        exponential;                                                                         \
+        return times_sigmoid(x, k, g, r);                                                    \
+    }                                                                                        \
+    static FG_INLINE tail FG_NAME(form##_small)(V x)                                         \
+    {                                                                                        \
+        exponential;                                                                         \
+        return small_side(x, k, g, r);                                                       \
+    }                                                                                        \
+    static FG_INLINE V FG_NAME(near_##form)(V x, int some)                                   \
+    {                                                                                        \
+        const V limit = FG_C(form##_near);                                                   \
+        return FG_NAME(fg_##form##_columns)                                                  \
+                   ? FG_VALUE_FROM_TABLE(x, clamped(v_abs(x), limit, some), form)            \
+                   : FG_NAME(form##_formula)(signed_clamped(x, limit, some));                \
+    }                                                                                        \
+    static FG_INLINE V FG_NAME(far_##form)(V x, int some)                                    \
+    {                                                                                        \
+        const V limit = FG_C(form##_limit);                                                  \
+        const V t = clamped(v_abs(x), limit, some);                                          \
+        const tail small = FG_NAME(form##_small)(t);                                         \
+        const V y = v_sub(v_select_negative(x, FG_C(minus_zero), t), small.p);               \
+        const V below = v_mul(y, pow2_ratio(small.k, at_least(small.k, FG_C(split))));       \
+        const V scaled = v_select_negative(x, below, y);                                     \
+        return some ? unless_plain(v_abs(x), limit, scaled, plain_value(x, limit)) : scaled; \
     }
-FG_SIGMOID_VALUE(gelu_tanh)
-FG_SIGMOID_VALUE(gelu_sigmoid)
-FG_SIGMOID_VALUE(silu)
+FG_SIGMOID_VALUE(gelu_tanh, FG_TANH_EXPONENTIAL(x))
+FG_SIGMOID_VALUE(gelu_sigmoid, FG_LINEAR_EXPONENTIAL(x, gelu_sigmoid))
+FG_SIGMOID_VALUE(silu, FG_LINEAR_EXPONENTIAL(x, silu))
 
 /* ---- slopes ----------------------------------------------------------------- */
-
-/* P = p 2^(n - m), where m = n unless that needs two steps: then m is the first. */
-typedef struct tail {
-    V p, k;
-} tail;
 
 static FG_INLINE tail FG_NAME(gelu_tail)(V t)
 {
@@ -385,54 +389,40 @@ static FG_INLINE tail FG_NAME(gelu_tail)(V t)
     return p;
 }
 
-/* With E0 = exp(-w(t0)), f the rate, e = E/E0 = 2^n (1 + z) and w'(t0) t0 = 1 + E0:
+/* The slopes of the sigmoid forms at -t, with f the rate, e = f E = 2^n (1 + q), a = t w'/f - 1/f:
  *
- *   1 + E - t w' = f (d + m),  d = (w'(t0) t0 - w'(t) t)/f,  m = E0/f (e - 1)
- *   P = e (d + m)/(c0 + c1 e + c2 e^2)
+ *   -P = E (t w' - 1 - E)/(1 + E)^2 = e (a - E/f) (1 + c),  c = -E (2 + E)/(1 + E (2 + E))
  *
- * d and m have the sign of t0 - t and vanish there, so that nothing cancels. E0 is shifted by
- * so little that c0 is a number of the format. lo is the low part of d and of that shift;
- * c = {c0, c1, c2, low part of c1}. Numerator and denominator are sums, and the quotient is
- * mended by its remainder. */
-static FG_INLINE tail sigmoid_tail(V k, pair g, V r, V rate, V d, V lo, const T *c)
+ * with e taken out as 2^n, and (1 + q)(1 + c) = 1 + z. a, which exceeds 3, is a sum. */
+static FG_INLINE tail sigmoid_tail(V k, pair g, V r, V rate, V inverse, pair a)
 {
     const V scale = pow2(at_least(k, FG_C(split)));
-    const V z = v_mul(g.hi, r);
-    const V e0 = v_set(c[2]);
-    const V e0_scale = v_mul(e0, scale);
-    const V change = v_sub(e0_scale, e0);
-    const V start = v_add(change, lo), start_lo = v_sub(lo, v_sub(start, change));
-    const V m = v_fma(z, e0_scale, start);
-    pair p = fast_two_sum(d, v_fma(d, z, v_fma(m, z, m)));
-    p.lo = v_add(p.lo, start_lo);
+    V q = v_mul(g.hi, r);
+    const V e = v_mul(v_fma(q, scale, scale), inverse);
+    const V square = v_mul(e, v_add(e, FG_C(two)));
+    const V c = v_div(v_neg(square), v_add(square, FG_C(one)));
     if (FG_CAREFUL)
-        p.lo = v_fma(v_add(d, m), v_fma(rate, g.lo, v_fms(g.hi, r, z)), p.lo);
-    p.hi = v_mul(p.hi, scale);
-    const V e = v_fma(z, scale, scale);
-    const V e_lo = v_fma(z, scale, v_sub(scale, e));
-    const V inner = v_fma(e, e0, v_set(c[1]));
-    const V square = v_fma(e, inner, v_set(c[0]));
-    const V inner_lo = v_add(v_fma(e, e0, v_sub(v_set(c[1]), inner)), v_set(c[3]));
-    const V square_lo = v_fma(
-        e, inner_lo, v_fma(e_lo, v_fma(e, e0, inner), v_fma(e, inner, v_sub(v_set(c[0]), square))));
-    const V inverse = v_div(FG_C(one), square);
-    const V y = v_mul(p.hi, inverse);
-    const V rest = v_fnma(y, square_lo, v_fma(p.lo, scale, v_fnma(y, square, p.hi)));
-    const tail result = {v_fma(rest, inverse, y), k};
-    return result;
+        q = v_add(q, v_fma(rate, g.lo, v_fms(g.hi, r, q)));
+    const V z = v_add(v_fma(q, c, q), c);
+    /* E/f below a quarter ULP of a is as good as that, and makes no subnormal product */
+    a.lo = v_fnma(at_least(e, FG_C(least)), inverse, a.lo);
+    const V high = v_mul(a.hi, scale), low = v_mul(a.lo, scale);
+    const tail p = {v_neg(v_add(high, v_fma(high, z, v_fma(low, z, low)))), k};
+    return p;
 }
 
-#define FG_LINEAR_TAIL(form)                                                              \
-    static FG_INLINE tail FG_NAME(form##_tail)(V t)                                       \
-    {                                                                                     \
-        pair d = two_sum(FG_C(form##_zero_hi), v_neg(t));                                 \
-        const V k = FG_EXPONENT(d.hi, form);                                              \
-        const V n = v_sub(k, FG_C(shifter));                                              \
-        const V lo = v_add(d.lo, FG_C(form##_distance_lo));                               \
-        d.lo = v_add(d.lo, FG_C(form##_zero_lo));                                         \
-        const pair g = FG_REDUCED(d, n, form);                                            \
-        return sigmoid_tail(k, g, FG_EXPM1_OVER(g.hi, form), FG_C(form##_rate), d.hi, lo, \
-                            FG_NAME(fg_##form##_square));                                 \
+#define FG_LINEAR_TAIL(form)                                                        \
+    static FG_INLINE tail FG_NAME(form##_tail)(V t)                                 \
+    {                                                                               \
+        pair d = fast_two_sum(v_neg(t), FG_C(form##_offset_hi)); /* log(f)/f - t */ \
+        d.lo = v_add(d.lo, FG_C(form##_offset_lo));                                 \
+        pair a = fast_two_sum(t, v_neg(FG_C(form##_inverse_hi)));                   \
+        a.lo = v_sub(a.lo, FG_C(form##_inverse_lo));                                \
+        const V k = FG_EXPONENT(d.hi, form);                                        \
+        const V n = v_sub(k, FG_C(shifter));                                        \
+        const pair g = FG_REDUCED(d, n, form);                                      \
+        return sigmoid_tail(k, g, FG_EXPM1_OVER(g.hi, form), FG_C(form##_rate),     \
+                            FG_C(form##_inverse_hi), a);                            \
     }
 FG_LINEAR_TAIL(silu)
 FG_LINEAR_TAIL(gelu_sigmoid)
@@ -440,20 +430,19 @@ FG_LINEAR_TAIL(gelu_sigmoid)
 static FG_INLINE tail FG_NAME(gelu_tanh_tail)(V t)
 {
     const pair v = tanh_argument(t);
-    pair d = two_sum(FG_C(gelu_tanh_zero_hi), v_neg(v.hi));
-    d.lo = v_sub(d.lo, v.lo);
+    pair d = fast_two_sum(v_neg(v.hi), FG_C(gelu_tanh_offset_hi));
+    d.lo = v_add(d.lo, v_sub(FG_C(gelu_tanh_offset_lo), v.lo));
+    /* t w'/f = 3 v - 2 t */
+    const pair thrice = two_product(v.hi, FG_C(three));
+    const pair sum = fast_two_sum(thrice.hi, v_mul(t, FG_C(minus_two)));
+    pair a = fast_two_sum(sum.hi, v_neg(FG_C(gelu_tanh_inverse_hi)));
+    const V low = v_fma(v.lo, FG_C(three), v_add(thrice.lo, sum.lo));
+    a.lo = v_add(a.lo, v_sub(low, FG_C(gelu_tanh_inverse_lo)));
     const V k = FG_EXPONENT(d.hi, gelu_tanh);
     const V n = v_sub(k, FG_C(shifter));
-    const pair u = {d.hi, v_add(d.lo, FG_C(gelu_tanh_zero_lo))};
-    const pair g = FG_REDUCED(u, n, gelu_tanh);
-    /* (w'(t0) t0 - w'(t) t)/rate = 3 (v0 - v) - 2 (t0 - t) */
-    const pair dt = two_sum(FG_C(tanh_slope_zero_hi), v_neg(t));
-    const pair thrice = two_product(d.hi, FG_C(three));
-    const pair sum = two_sum(thrice.hi, v_mul(dt.hi, FG_C(minus_two)));
-    const V low = v_fma(d.lo, FG_C(three), FG_C(gelu_tanh_distance_lo));
-    const V lo = v_add(v_fma(dt.lo, FG_C(minus_two), sum.lo), v_add(thrice.lo, low));
-    return sigmoid_tail(k, g, FG_EXPM1_OVER(g.hi, gelu_tanh), FG_C(gelu_tanh_rate), sum.hi, lo,
-                        FG_NAME(fg_gelu_tanh_square));
+    const pair g = FG_REDUCED(d, n, gelu_tanh);
+    return sigmoid_tail(k, g, FG_EXPM1_OVER(g.hi, gelu_tanh), FG_C(gelu_tanh_rate),
+                        FG_C(gelu_tanh_inverse_hi), a);
 }
 
 static FG_INLINE V finish_slope(V x, V limit, tail r, int some)

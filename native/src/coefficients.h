@@ -26,6 +26,7 @@ enum { fg_silu_grad_columns_f32 = 9 };
 /* f32 gelu_tanh_exp: relative error of the fit 2^-28.9 */
 /* f32 gelu: relative error of the fit 2^-28.5 */
 /* f32 gelu_grad: relative error of the fit 2^-32.3 */
+static const fg_f32 fg_two_f32 = 0x1.0000000000000p+1f;
 static const fg_f32 fg_three_f32 = 0x1.8000000000000p+1f;
 static const fg_f32 fg_minus_two_f32 = -0x1.0000000000000p+1f;
 static const fg_f32 fg_minus_half_f32 = -0x1.0000000000000p-1f;
@@ -38,9 +39,7 @@ static const fg_f32 fg_round_f32 = 0x1.8000000000000p+23f;
 static const fg_f32 fg_shifter_f32 = 0x1.8000fe0000000p+23f;
 static const fg_f32 fg_split_f32 = 0x1.8000360000000p+23f;
 static const fg_f32 fg_split_twice_f32 = 0x1.7fff6e0000000p+23f;
-static const fg_f32 fg_split_above_f32 = 0x1.8001c60000000p+23f;
-static const fg_f32 fg_exact_f32 = 0x1.0000000000000p+22f;
-static const fg_f32 fg_tiny_f32 = 0x1.0000000000000p-30f;
+static const fg_f32 fg_least_f32 = 0x1.0000000000000p-25f;
 static const fg_f32 fg_gelu_log2e_f32 = -0x1.7154760000000p-1f;
 static const fg_f32 fg_gelu_step_hi_f32 = -0x1.62e4300000000p+0f;
 static const fg_f32 fg_gelu_step_lo_f32 = 0x1.05c6100000000p-28f;
@@ -55,26 +54,28 @@ static const fg_f32 fg_silu_step_hi_f32 = 0x1.62e4300000000p-1f;
 static const fg_f32 fg_silu_step_lo_f32 = -0x1.05c6100000000p-29f;
 static const fg_f32 fg_silu_shifter_f32 = 0x1.8000fe0000000p+23f;
 static const fg_f32 fg_silu_rate_f32 = 0x1.0000000000000p+0f;
-static const fg_f32 fg_silu_zero_hi_f32 = 0x1.4749740000000p+0f;
-static const fg_f32 fg_silu_zero_lo_f32 = -0x1.a5887a0000000p-26f;
-static const fg_f32 fg_silu_distance_lo_f32 = -0x1.4f62d60000000p-27f;
+static const fg_f32 fg_silu_offset_hi_f32 = 0x0.0p+0f;
+static const fg_f32 fg_silu_offset_lo_f32 = 0x0.0p+0f;
+static const fg_f32 fg_silu_inverse_hi_f32 = 0x1.0000000000000p+0f;
+static const fg_f32 fg_silu_inverse_lo_f32 = 0x0.0p+0f;
 static const fg_f32 fg_gelu_sigmoid_log2e_f32 = 0x1.3a4cbe0000000p+1f;
 static const fg_f32 fg_gelu_sigmoid_step_hi_f32 = 0x1.a107540000000p-2f;
 static const fg_f32 fg_gelu_sigmoid_step_lo_f32 = -0x1.2f1ed00000000p-28f;
 static const fg_f32 fg_gelu_sigmoid_shifter_f32 = 0x1.8000fe0000000p+23f;
 static const fg_f32 fg_gelu_sigmoid_rate_f32 = 0x1.b3b6460000000p+0f;
-static const fg_f32 fg_gelu_sigmoid_zero_hi_f32 = 0x1.80974a0000000p-1f;
-static const fg_f32 fg_gelu_sigmoid_zero_lo_f32 = 0x1.2d1a0e0000000p-25f;
-static const fg_f32 fg_gelu_sigmoid_distance_lo_f32 = 0x1.5325bc0000000p-28f;
+static const fg_f32 fg_gelu_sigmoid_offset_hi_f32 = 0x1.3ff5120000000p-2f;
+static const fg_f32 fg_gelu_sigmoid_offset_lo_f32 = -0x1.32cc600000000p-28f;
+static const fg_f32 fg_gelu_sigmoid_inverse_hi_f32 = 0x1.2cd2940000000p-1f;
+static const fg_f32 fg_gelu_sigmoid_inverse_lo_f32 = -0x1.31a2be0000000p-26f;
 static const fg_f32 fg_gelu_tanh_log2e_f32 = 0x1.26aec20000000p+1f;
 static const fg_f32 fg_gelu_tanh_step_hi_f32 = 0x1.bcca540000000p-2f;
 static const fg_f32 fg_gelu_tanh_step_lo_f32 = 0x1.4fcb300000000p-27f;
 static const fg_f32 fg_gelu_tanh_shifter_f32 = 0x1.8000fe0000000p+23f;
 static const fg_f32 fg_gelu_tanh_rate_f32 = 0x1.9884540000000p+0f;
-static const fg_f32 fg_gelu_tanh_zero_hi_f32 = 0x1.8b039c0000000p-1f;
-static const fg_f32 fg_gelu_tanh_zero_lo_f32 = -0x1.1a50620000000p-25f;
-static const fg_f32 fg_gelu_tanh_distance_lo_f32 = 0x1.71d3880000000p-29f;
-static const fg_f32 fg_tanh_slope_zero_hi_f32 = 0x1.8142a00000000p-1f;
+static const fg_f32 fg_gelu_tanh_offset_hi_f32 = 0x1.2be6980000000p-2f;
+static const fg_f32 fg_gelu_tanh_offset_lo_f32 = 0x1.431d5e0000000p-32f;
+static const fg_f32 fg_gelu_tanh_inverse_hi_f32 = 0x1.40d9320000000p-1f;
+static const fg_f32 fg_gelu_tanh_inverse_lo_f32 = -0x1.3b1f4e0000000p-34f;
 static const fg_f32 fg_gelu_alpha_f32 = 0x1.d400000000000p+0f;
 static const fg_f32 fg_gelu_beta_f32 = 0x1.2600000000000p+1f;
 static const fg_f32 fg_gelu_zero_hi_f32 = 0x1.80ead20000000p-1f;
@@ -203,24 +204,6 @@ static const fg_f32 fg_gelu_grad_den_f32[] = {
     0x1.759aa60000000p-1f,
     0x1.26a35c0000000p-3f,
     0x1.a204440000000p-7f,
-};
-static const fg_f32 fg_silu_square_f32[] = {
-    0x1.cba9de0000000p+1f,
-    0x1.0000000000000p+1f,
-    0x1.1d25d00000000p-2f,
-    0x0.0p+0f,
-};
-static const fg_f32 fg_gelu_sigmoid_square_f32[] = {
-    0x1.0e12960000000p+1f,
-    0x1.2cd2940000000p+0f,
-    0x1.4f12dc0000000p-3f,
-    -0x1.31a2be0000000p-25f,
-};
-static const fg_f32 fg_gelu_tanh_square_f32[] = {
-    0x1.12bdba0000000p+1f,
-    0x1.40d9320000000p+0f,
-    0x1.76b1880000000p-3f,
-    -0x1.3b1f4e0000000p-33f,
 };
 static const fg_f32 fg_gelu_table_f32[] = {
     0x0.0p+0f, 0x1.a383280000000p-2f, 0x1.30d4c60000000p+0f, 0x1.bba6c40000000p+0f,
@@ -406,6 +389,7 @@ enum { fg_silu_grad_columns_f64 = 8 };
 /* f64 gelu_tanh_exp: relative error of the fit 2^-58.0 */
 /* f64 gelu: relative error of the fit 2^-60.9 */
 /* f64 gelu_grad: relative error of the fit 2^-59.7 */
+static const fg_f64 fg_two_f64 = 0x1.0000000000000p+1;
 static const fg_f64 fg_three_f64 = 0x1.8000000000000p+1;
 static const fg_f64 fg_minus_two_f64 = -0x1.0000000000000p+1;
 static const fg_f64 fg_minus_half_f64 = -0x1.0000000000000p-1;
@@ -418,9 +402,7 @@ static const fg_f64 fg_round_f64 = 0x1.8000000000000p+52;
 static const fg_f64 fg_shifter_f64 = 0x1.80000000003ffp+52;
 static const fg_f64 fg_split_f64 = 0x1.800000000007bp+52;
 static const fg_f64 fg_split_twice_f64 = 0x1.7fffffffffcf7p+52;
-static const fg_f64 fg_split_above_f64 = 0x1.8000000000783p+52;
-static const fg_f64 fg_exact_f64 = 0x1.0000000000000p+51;
-static const fg_f64 fg_tiny_f64 = 0x1.0000000000000p-59;
+static const fg_f64 fg_least_f64 = 0x1.0000000000000p-54;
 static const fg_f64 fg_gelu_log2e_f64 = -0x1.71547652b82fep-1;
 static const fg_f64 fg_gelu_step_hi_f64 = -0x1.62e42fefa39efp+0;
 static const fg_f64 fg_gelu_step_lo_f64 = -0x1.abc9e3b39803fp-55;
@@ -435,26 +417,28 @@ static const fg_f64 fg_silu_step_hi_f64 = 0x1.62e42fefa39efp-1;
 static const fg_f64 fg_silu_step_lo_f64 = 0x1.abc9e3b39803fp-56;
 static const fg_f64 fg_silu_shifter_f64 = 0x1.80000000003ffp+52;
 static const fg_f64 fg_silu_rate_f64 = 0x1.0000000000000p+0;
-static const fg_f64 fg_silu_zero_hi_f64 = 0x1.474973c84120bp+0;
-static const fg_f64 fg_silu_zero_lo_f64 = 0x1.f8e32e147925fp-54;
-static const fg_f64 fg_silu_distance_lo_f64 = 0x1.f8d3fc9e05edcp-54;
+static const fg_f64 fg_silu_offset_hi_f64 = 0x0.0p+0;
+static const fg_f64 fg_silu_offset_lo_f64 = 0x0.0p+0;
+static const fg_f64 fg_silu_inverse_hi_f64 = 0x1.0000000000000p+0;
+static const fg_f64 fg_silu_inverse_lo_f64 = 0x0.0p+0;
 static const fg_f64 fg_gelu_sigmoid_log2e_f64 = 0x1.3a4cbdc7ee26bp+1;
 static const fg_f64 fg_gelu_sigmoid_step_hi_f64 = 0x1.a10753b4384c1p-2;
 static const fg_f64 fg_gelu_sigmoid_step_lo_f64 = 0x1.015c728834038p-56;
 static const fg_f64 fg_gelu_sigmoid_shifter_f64 = 0x1.80000000003ffp+52;
 static const fg_f64 fg_gelu_sigmoid_rate_f64 = 0x1.b3b645a1cac08p+0;
-static const fg_f64 fg_gelu_sigmoid_zero_hi_f64 = 0x1.80974a62be3dfp-1;
-static const fg_f64 fg_gelu_sigmoid_zero_lo_f64 = -0x1.bdc004a3b7a20p-54;
-static const fg_f64 fg_gelu_sigmoid_distance_lo_f64 = -0x1.318bdae9e27e1p-55;
+static const fg_f64 fg_gelu_sigmoid_offset_hi_f64 = 0x1.3ff511b34ce7fp-2;
+static const fg_f64 fg_gelu_sigmoid_offset_lo_f64 = 0x1.2aa7290e0592fp-56;
+static const fg_f64 fg_gelu_sigmoid_inverse_hi_f64 = 0x1.2cd293672ea0ap-1;
+static const fg_f64 fg_gelu_sigmoid_inverse_lo_f64 = 0x1.d2e069e3b9018p-56;
 static const fg_f64 fg_gelu_tanh_log2e_f64 = 0x1.26aec21bce759p+1;
 static const fg_f64 fg_gelu_tanh_step_hi_f64 = 0x1.bcca54a7e5982p-2;
 static const fg_f64 fg_gelu_tanh_step_lo_f64 = -0x1.7d07cb278184cp-56;
 static const fg_f64 fg_gelu_tanh_shifter_f64 = 0x1.80000000003ffp+52;
 static const fg_f64 fg_gelu_tanh_rate_f64 = 0x1.9884533d43651p+0;
-static const fg_f64 fg_gelu_tanh_zero_hi_f64 = 0x1.8b039bb2ce197p-1;
-static const fg_f64 fg_gelu_tanh_zero_lo_f64 = -0x1.9d1c6cf475b98p-56;
-static const fg_f64 fg_gelu_tanh_distance_lo_f64 = 0x1.3dc88b9a1cde0p-53;
-static const fg_f64 fg_tanh_slope_zero_hi_f64 = 0x1.81429f9e97e4dp-1;
+static const fg_f64 fg_gelu_tanh_offset_hi_f64 = 0x1.2be698050c758p-2;
+static const fg_f64 fg_gelu_tanh_offset_lo_f64 = -0x1.a001f9deecb54p-56;
+static const fg_f64 fg_gelu_tanh_inverse_hi_f64 = 0x1.40d931ff62706p-1;
+static const fg_f64 fg_gelu_tanh_inverse_lo_f64 = -0x1.a6a0d6f814637p-55;
 static const fg_f64 fg_gelu_alpha_f64 = 0x1.d400000000000p+0;
 static const fg_f64 fg_gelu_beta_f64 = 0x1.2600000000000p+1;
 static const fg_f64 fg_gelu_zero_hi_f64 = 0x1.80ead197f00b4p-1;
@@ -630,24 +614,6 @@ static const fg_f64 fg_gelu_grad_den_f64[] = {
     0x1.c2ac8cc0b019dp-10,
     0x1.00b07543d157cp-13,
     0x1.1b5f18c5c8e44p-18,
-};
-static const fg_f64 fg_silu_square_f64[] = {
-    0x1.cba9de5920a28p+1,
-    0x1.0000000000000p+1,
-    0x1.1d25cf210482ep-2,
-    0x0.0p+0,
-};
-static const fg_f64 fg_gelu_sigmoid_square_f64[] = {
-    0x1.0e12954a538cep+1,
-    0x1.2cd293672ea0ap+0,
-    0x1.4f12dbee3e752p-3,
-    0x1.d2e069e3b9018p-55,
-};
-static const fg_f64 fg_gelu_tanh_square_f64[] = {
-    0x1.12bdbaafa480bp+1,
-    0x1.40d931ff62706p+0,
-    0x1.76b1876f6049bp-3,
-    -0x1.a6a0d6f814637p-54,
 };
 static const fg_f64 fg_gelu_table_f64[] = {
     0x0.0p+0, 0x0.0p+0, 0x1.0000000000000p-1, -0x1.9884533d43651p-2,

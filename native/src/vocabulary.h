@@ -109,6 +109,7 @@
 #define clamped FG_NAME(clamped)
 #define signed_clamped FG_NAME(signed_clamped)
 #define times_sigmoid FG_NAME(times_sigmoid)
+#define small_side FG_NAME(small_side)
 #define sigmoid_tail FG_NAME(sigmoid_tail)
 #define finish_slope FG_NAME(finish_slope)
 #define finish_backward FG_NAME(finish_backward)

@@ -294,7 +294,8 @@ int main(int argc, char **argv)
     const fastgelu_function *f;
     for (size_t i = 0; (f = fastgelu_function_at(i)); i++) {
         int form, kind;
-        if (strcmp(f->dtype, "f32") || (only && strcmp(f->name, only)))
+        /* fused functions have the bits of those they are made of: fused.c */
+        if (f->form || strcmp(f->dtype, "f32") || (only && strcmp(f->name, only)))
             continue;
         if (find_form(f->name, &form, &kind)) {
             passes[form].functions[kind] = f;
