@@ -103,8 +103,8 @@ def test_fastmath_of_the_caller_stops_at_the_call(f, dtype):
         same_bits(got, f(*arguments))
 
 
-def lookups(dtype, tables):
-    """A compiled loop over a polynomial whose coefficients are looked up."""
+def rows_reader(dtype, table, rows, columns):
+    """A compiled loop over a polynomial whose coefficients are a row of a table."""
     from numba import types
     from numba.extending import intrinsic
 
@@ -117,10 +117,7 @@ def lookups(dtype, tables):
         def codegen(context, builder, signature, args):
             reals = _llvm.LlvmReals(builder, dtype)
             index = reals.bits(reals.add(args[0], reals.set(1.5 * 2 ** sweep.FRACTION_BITS[dtype])))
-            value = reals.lookup(tables[0], index)
-            for table in tables[1:]:
-                value = reals.fma(value, args[0], reals.lookup(table, index))
-            return value
+            return by_row(reals, reals.row(table, rows, columns, index), columns, args[0])
 
         return real(real), codegen
 
@@ -132,21 +129,27 @@ def lookups(dtype, tables):
     return loop
 
 
-@pytest.mark.parametrize("dtype", ["f32", "f64"])
-def test_lookup(dtype, rng):
+def by_row(reals, row, columns, x):
+    value = reals.entry(row, 0)
+    for n in range(1, columns):
+        value = reals.fma(value, x, reals.entry(row, n))
+    return value
+
+
+@pytest.mark.parametrize("dtype, rows", [("f32", 8), ("f64", 64)])
+def test_rows_of_tables(dtype, rows, rng):
+    """In registers (f32), and in memory (f64)."""
     real = np.dtype(dtype.replace("f", "float"))
-    tables = [tuple(rng.normal(size=8).astype(real).tolist()) for _ in range(3)]
-    x = rng.normal(0, 9, 3000).astype(real)
+    columns = 3
+    table = tuple(rng.normal(size=rows * columns).astype(real).tolist())
+    x = rng.normal(0, 2 * rows, 3000).astype(real)
     got = np.empty_like(x)
-    loop = lookups(dtype, tables)
+    loop = rows_reader(dtype, table, rows, columns)
     loop(x, got)
     reals = _operations.NumpyReals(dtype)
     index = np.rint(x).astype(int)  # the low bits of a number that is large enough
-    assert len(set(index & 7)) == 8
-    want = reals.lookup(tables[0], index)
-    for table in tables[1:]:
-        want = reals.fma(want, x, reals.lookup(table, index))
-    same_bits(got, want)
+    assert len(set(index % rows)) == rows
+    same_bits(got, by_row(reals, reals.row(table, rows, columns, index), columns, x))
     if platform.machine() == "x86_64" and dtype == "f32":
         asm = loop.inspect_asm(loop.signatures[0])
         assert re.search(r"v?blendv?m?ps.*[yz]mm", asm) and "gather" not in asm
