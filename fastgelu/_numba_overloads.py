@@ -21,8 +21,8 @@ from numba.np.numpy_support import as_dtype, from_dtype
 
 from fastgelu import _ufuncs
 from fastgelu._dtypes import from_numpy
-from fastgelu._llvm import INTEGERS, REALS, LlvmIntegers, LlvmReals
-from fastgelu._operations import formulas
+from fastgelu._llvm import INTEGERS, REALS, LlvmIntegers, LlvmReals, LlvmVectors
+from fastgelu._operations import formulas, ways
 
 # What fg_apply of _plan.h answers.
 PROBLEMS = {
@@ -100,25 +100,77 @@ def formula_type(dtype, inputs):
 LIBRARIES = weakref.WeakKeyDictionary()
 
 
-def formula_library(codegen, name, dtype, inputs):
-    """The formula as a function that LLVM always inlines, in a library of its own.
+def features_of(codegen):
+    """The names of what the processor has that is compiled for, such as avx2."""
+    text = getattr(codegen, "_tm_features", "")
+    return {name[1:] for name in text.split(",") if name.startswith("+")}
 
-    It returns the bits of the result. Where the caller has fastmath=True, Numba gives the flags to
-    every instruction on reals in the caller's module, calls included, and the formula would be
-    simplified to nonsense.
+
+def vector_bytes(features):
+    """The sizes of vectors that loops are likely to have: of all registers, or of half of one where
+    larger numbers are in the loop too."""
+    return (32, 64) if "avx512f" in features else (16, 32) if "avx2" in features else (16,)
+
+
+def write_formula(function, name, dtype, reals, integers):
+    """The body of a function: the bits of the results, by the shorter way if all are near."""
+    builder = reals.builder
+    formula = formulas(dtype, reals, integers)[name]
+    ((_, most, near),) = ways(name, dtype)
+    short, long = function.append_basic_block("near"), function.append_basic_block("far")
+    builder.cbranch(reals.all_at_most(reals.abs(function.args[-1]), most), short, long)
+    for block, way in ((short, near), (long, False)):
+        builder.position_at_end(block)
+        builder.ret(reals.bits(formula(*function.args, way)))
+
+
+def keep(module, functions):
+    """Functions that are not called yet when LLVM removes what is not."""
+    pointer = ir.IntType(8).as_pointer()
+    used = ir.GlobalVariable(module, ir.ArrayType(pointer, len(functions)), "llvm.compiler.used")
+    used.linkage, used.section = "appending", "llvm.metadata"
+    used.initializer = ir.Constant(used.value_type, [each.bitcast(pointer) for each in functions])
+
+
+def formula_library(codegen, name, dtype, inputs):
+    """The formula as a function in a library of its own, and as functions of vectors, which LLVM
+    calls instead where it vectorises a loop. They are copied to the user's code.
+
+    They are not inlined: what LLVM vectorises has no branch, and so takes both ways for every
+    element, in three times the time. Nor does it make permutations of a look-up by itself.
+
+    They return the bits of the result. Where the caller has fastmath=True, Numba gives the flags to
+    every instruction on reals in the caller's module, calls included.
     """
     libraries = LIBRARIES.setdefault(codegen, {})
     if (name, dtype) not in libraries:
         symbol = symbol_of_formula(name, dtype)
         library = codegen.create_library(symbol)
         module = library.create_ir_module(symbol)
+        features = features_of(codegen)
         function = ir.Function(module, formula_type(dtype, inputs), symbol)
-        function.attributes.add("alwaysinline")
-        function.attributes.add("nounwind")
         builder = ir.IRBuilder(function.append_basic_block())
-        reals, integers = LlvmReals(builder, dtype), LlvmIntegers(builder, dtype)
-        formula = formulas(dtype, reals, integers)[name]
-        builder.ret(reals.bits(formula(*function.args, False)))
+        reals = LlvmReals(builder, dtype)
+        write_formula(function, name, dtype, reals, LlvmIntegers(builder, dtype))
+        functions, variants = [function], []
+        for size in vector_bytes(features):
+            lanes = 8 * size // reals.width
+            signature = ir.FunctionType(
+                ir.VectorType(INTEGERS[dtype], lanes),
+                [ir.VectorType(REALS[dtype], lanes)] * inputs,
+            )
+            vector = ir.Function(module, signature, f"{symbol}_{lanes}")
+            builder = ir.IRBuilder(vector.append_basic_block())
+            reals = LlvmVectors(builder, dtype, lanes, features)
+            write_formula(vector, name, dtype, reals, LlvmIntegers(builder, dtype, lanes))
+            variants.append(f"_ZGV_LLVM_N{lanes}{'v' * inputs}_{symbol}({vector.name})")
+            functions.append(vector)
+        for each in functions:
+            for attribute in ("noinline", "nounwind", "readnone"):
+                each.attributes.add(attribute)
+        # past llvmlite, which knows no attributes with values
+        set.add(function.attributes, f'"vector-function-abi-variant"="{",".join(variants)}"')
+        keep(module, functions[1:])
         library.add_ir_module(module)
         library.finalize()
         libraries[name, dtype] = library
