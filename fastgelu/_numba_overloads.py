@@ -106,10 +106,26 @@ def features_of(codegen):
     return {name[1:] for name in text.split(",") if name.startswith("+")}
 
 
-def vector_bytes(features):
-    """The sizes of vectors that loops are likely to have: of all registers, or of half of one where
-    larger numbers are in the loop too."""
-    return (32, 64) if "avx512f" in features else (16, 32) if "avx2" in features else (16,)
+def vector_lanes(features, dtype):
+    """Of the vectors that loops are likely to have: a register's, or half of them where there are
+    larger numbers in the loop too."""
+    size = 64 if "avx512f" in features else 32 if "avx2" in features else 16
+    most = 8 * size // INTEGERS[dtype].width
+    return (most // 2, most) if size > 16 else (most,)
+
+
+def symbol_of_vectors(symbol, lanes):
+    return f"{symbol}_{lanes}"
+
+
+def variants(features, name, dtype, inputs):
+    """What tells LLVM's vectoriser of the functions of vectors: an attribute of a call."""
+    symbol = symbol_of_formula(name, dtype)
+    names = [
+        f"_ZGV_LLVM_N{lanes}{'v' * inputs}_{symbol}({symbol_of_vectors(symbol, lanes)})"
+        for lanes in vector_lanes(features, dtype)
+    ]
+    return f'"vector-function-abi-variant"="{",".join(names)}"'
 
 
 def write_formula(function, name, dtype, reals, integers):
@@ -152,24 +168,20 @@ def formula_library(codegen, name, dtype, inputs):
         builder = ir.IRBuilder(function.append_basic_block())
         reals = LlvmReals(builder, dtype)
         write_formula(function, name, dtype, reals, LlvmIntegers(builder, dtype))
-        functions, variants = [function], []
-        for size in vector_bytes(features):
-            lanes = 8 * size // reals.width
+        functions = [function]
+        for lanes in vector_lanes(features, dtype):
             signature = ir.FunctionType(
                 ir.VectorType(INTEGERS[dtype], lanes),
                 [ir.VectorType(REALS[dtype], lanes)] * inputs,
             )
-            vector = ir.Function(module, signature, f"{symbol}_{lanes}")
+            vector = ir.Function(module, signature, symbol_of_vectors(symbol, lanes))
             builder = ir.IRBuilder(vector.append_basic_block())
             reals = LlvmVectors(builder, dtype, lanes, features)
             write_formula(vector, name, dtype, reals, LlvmIntegers(builder, dtype, lanes))
-            variants.append(f"_ZGV_LLVM_N{lanes}{'v' * inputs}_{symbol}({vector.name})")
             functions.append(vector)
         for each in functions:
             for attribute in ("noinline", "nounwind", "readnone"):
                 each.attributes.add(attribute)
-        # past llvmlite, which knows no attributes with values
-        set.add(function.attributes, f'"vector-function-abi-variant"="{",".join(variants)}"')
         keep(module, functions[1:])
         library.add_ir_module(module)
         library.finalize()
@@ -183,12 +195,16 @@ def lower_scalars(ufunc, context, builder, signature, args):
         context.cast(builder, value, given, result) for value, given in zip(args, signature.args)
     ]
     name, dtype = ufunc.__name__, from_numpy(str(result))
-    library = formula_library(context.codegen(), name, dtype, ufunc.nin)
+    codegen = context.codegen()
+    library = formula_library(codegen, name, dtype, ufunc.nin)
     context.active_code_library.add_linking_library(library)
     function = cgutils.get_or_insert_function(
         builder.module, formula_type(dtype, ufunc.nin), symbol_of_formula(name, dtype)
     )
-    value = builder.bitcast(builder.call(function, operands), REALS[dtype])
+    call = builder.call(function, operands)
+    # past llvmlite, which knows no attributes with values
+    set.add(call.attributes, variants(features_of(codegen), name, dtype, ufunc.nin))
+    value = builder.bitcast(call, REALS[dtype])
     return impl_ret_untracked(context, builder, result, value)
 
 
