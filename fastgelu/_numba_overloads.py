@@ -202,8 +202,10 @@ def lower_scalars(ufunc, context, builder, signature, args):
         builder.module, formula_type(dtype, ufunc.nin), symbol_of_formula(name, dtype)
     )
     call = builder.call(function, operands)
-    # past llvmlite, which knows no attributes with values
+    # past llvmlite, which does not know these attributes
     set.add(call.attributes, variants(features_of(codegen), name, dtype, ufunc.nin))
+    # What is kept in memory during calls would lie across lines of the cache: 0.6 ns, not 0.4.
+    set.add(builder.function.attributes, '"stackrealign"')
     value = builder.bitcast(call, REALS[dtype])
     return impl_ret_untracked(context, builder, result, value)
 
