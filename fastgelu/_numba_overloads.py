@@ -2,7 +2,7 @@
 """The ufuncs inside functions that Numba compiles for the CPU; see _numba.py.
 
 For each ufunc there is a typing rule and one lowering, which writes LLVM code at the place of the
-call: for scalars the formula, to be inlined, for arrays with `out` a call of the C kernel. An array
+call: for scalars a call of the formula, for arrays with `out` a call of the C kernel. An array
 call without `out` is as a rule never lowered: Numba rewrites it, as it does NumPy's own ufuncs, to
 a loop over scalars together with the expression around it.
 """
