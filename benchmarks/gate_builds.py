@@ -116,7 +116,7 @@ DTYPES = {"f32": "float32", "f64": "float64", "f16": "float16", "bf16": "bfloat1
 
 def registry(source):
     text = (source / "native/src/functions.def").read_text(encoding="utf-8")
-    lines = re.findall(r"^FG_FUNCTION\((\w+), (\w+), (\d),", text, re.MULTILINE)
+    lines = re.findall(r"^FG_FUNCTION(?:_GRAD2)?\((\w+), (\w+), (\d),", text, re.MULTILINE)
     return tuple(Registered(name, DTYPES[dtype], int(inputs)) for name, dtype, inputs in lines)
 
 

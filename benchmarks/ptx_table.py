@@ -104,6 +104,18 @@ def assemble(ptx, capability, ptxas, nvdisasm):
     return registers, spilled, sorted(ways)
 
 
+def takes(ptxas, ptx):
+    """Whether it is new enough for the version of the PTX."""
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder, "kernel.ptx")
+        source.write_text(ptx)
+        command = [ptxas, "-arch=sm_90", source, "-o", Path(folder, "kernel.cubin")]
+        return (
+            "Unsupported .version"
+            not in subprocess.run(command, capture_output=True, text=True).stderr
+        )
+
+
 def elements(ptx, entry):
     """Of a thread, by the stored vectors."""
     stored = sum(int(n) * int(bits) // 8 for kind, n, bits in VECTOR.findall(ptx) if kind == "st")
@@ -121,6 +133,9 @@ def main():
     except ImportError as error:
         sys.exit(f"ptx_table: {error}")
     ptxas, nvdisasm = find("ptxas"), find("nvdisasm")
+    if ptxas and not takes(ptxas, compile_ptx(fastgelu.functions()[0], "strided", capability)):
+        print(f"ptx_table: {ptxas} is too old for the PTX", file=sys.stderr)
+        ptxas = None
     kind = "registers (ptxas)" if ptxas else "virtual registers of 32 bits (no ptxas found)"
     print(f"compute capability {arguments.capability}, {arguments.layout}\n")
     print(f"| function | dtype | {kind} | loads, bytes | stores, bytes | instructions an element |")

@@ -15,6 +15,7 @@ it, or by integer arithmetic where compute capability 7.5 has none for bfloat16.
 the lanes of a warp want different entries, and may have diverged. All entries of a table lie in
 one sector of 32 bytes, so that one pass through the cache serves the warp, whatever the lanes ask
 for, and the tables of a function lie side by side: one address, and a constant distance for each.
+A table of float64 has more rows, and NVVM joins the loads of a row to loads of 16 bytes.
 Constant memory would serve the addresses one after the other, a tree of selections take seven
 instructions a coefficient, shuffles need all lanes, and shared memory has to be filled first: in a
 user's kernel nobody does.
@@ -31,7 +32,7 @@ from numba.cuda.extending import intrinsic, type_callable
 
 from fastgelu import _ufuncs
 from fastgelu._llvm import REALS, LlvmIntegers, LlvmReals
-from fastgelu._operations import INFINITY_F32, NAN_BF16, TABLE, WIDER, formulas, tables, ways
+from fastgelu._operations import FAR, INFINITY_F32, NAN_BF16, TABLE, WIDER, formulas, tables, ways
 
 SIZES = {"f16": 2, "bf16": 2, "f32": 4, "f64": 8}
 VECTOR_BYTES = 16
@@ -167,15 +168,11 @@ def compute(builder, name, dtype, args):
     if dtype in WIDER:
         args = [None if bits is None else widen(builder, dtype, bits) for bits in args]
         return round_one(builder, dtype, write_formula(builder, name, dtype, args))
-    ((above, most, near),) = ways(name, dtype)
-    with builder.if_else(all_within(builder, dtype, args[-1:], above, most)) as (short, long):
-        with short:
-            first, first_block = write_formula(builder, name, dtype, args, near), builder.block
-        with long:
-            second, second_block = write_formula(builder, name, dtype, args), builder.block
-    result = builder.phi(REALS[dtype])
-    result.add_incoming(first, first_block)
-    result.add_incoming(second, second_block)
+
+    def write(near):
+        return [write_formula(builder, name, dtype, args, near or FAR)]
+
+    (result,) = by_ways(builder, dtype, args[-1:], ways(name, dtype), write)
     return result
 
 
@@ -318,24 +315,21 @@ def write_each(builder, name, dtype, loaded, vector_type, near):
     return vectors
 
 
-def write_ways(builder, name, dtype, loaded, vector_type, ways):
-    """The same by the first way that all elements of the thread allow."""
+def by_ways(builder, dtype, numbers, ways, write):
+    """The values that `write(near)` makes, by the first way that all numbers allow."""
     if not ways:
-        return write_each(builder, name, dtype, loaded, vector_type, False)
+        return write(False)
     (above, most, near), *others = ways
-    numbers = [x for _, x in elements_of(builder, dtype, loaded, vector_type)]
-    results = []
+    made = []
     with builder.if_else(all_within(builder, dtype, numbers, above, most)) as (short, long):
         with short:
-            vectors = write_each(builder, name, dtype, loaded, vector_type, near)
-            results.append((vectors, builder.block))
+            made.append((write(near), builder.block))
         with long:
-            vectors = write_ways(builder, name, dtype, loaded, vector_type, others)
-            results.append((vectors, builder.block))
-    joined = [builder.phi(vector_type) for _ in range(IN_FLIGHT)]
-    for vectors, block in results:
-        for result, vector in zip(joined, vectors):
-            result.add_incoming(vector, block)
+            made.append((by_ways(builder, dtype, numbers, others, write), builder.block))
+    joined = [builder.phi(value.type) for value in made[0][0]]
+    for values, block in made:
+        for result, value in zip(joined, values):
+            result.add_incoming(value, block)
     return joined
 
 
@@ -357,7 +351,14 @@ def several(typingctx, name, dtype, dy, x, y, step):
             {i: builder.load(pointer(addresses[i], k), align=VECTOR_BYTES) for i in operands(name_)}
             for k in range(IN_FLIGHT)
         ]
-        results = write_ways(builder, name_, dtype_, loaded, vector_type, ways(name_, dtype_))
+        numbers = [x for _, x in elements_of(builder, dtype_, loaded, vector_type)]
+        results = by_ways(
+            builder,
+            dtype_,
+            numbers,
+            ways(name_, dtype_),
+            lambda near: write_each(builder, name_, dtype_, loaded, vector_type, near),
+        )
         for k, result in enumerate(results):
             builder.store(result, pointer(addresses[2], k), align=VECTOR_BYTES)
         return context.get_dummy_value()

@@ -10,6 +10,7 @@ import numpy as np
 
 from fastgelu import _ufuncs
 from fastgelu._operations import (
+    FAR,
     WIDER,
     NumpyIntegers,
     NumpyReals,
@@ -38,9 +39,9 @@ def memory(address, dtype, count, alignment):
     return np.frombuffer(data, "u2" if dtype in WIDER else dtype.replace("f", "float"))
 
 
-def compute(name, dtype, addresses, count, alignment, near=False):
-    """The elements at the addresses of x, y or dy, x, y, by a shorter way where `near` and they all
-    allow it."""
+def compute(name, dtype, addresses, count, alignment, shorter, otherwise=False):
+    """The elements at the addresses of x, y or dy, x, y, by a shorter way where `shorter` and they
+    all allow it."""
     *inputs, y = (
         memory(address, dtype, count, alignment)
         for address in addresses[-_ufuncs.UFUNCS[name].nin - 1 :]
@@ -48,7 +49,7 @@ def compute(name, dtype, addresses, count, alignment, near=False):
     with np.errstate(all="ignore"):
         if dtype in WIDER:
             inputs = [widened(dtype, x) for x in inputs]
-        way = near and way_of(name, dtype, inputs[-1])
+        way = (shorter and way_of(name, dtype, inputs[-1])) or otherwise
         result = FORMULAS[dtype][name](*inputs, way)
         y[:] = rounded(dtype, result) if dtype in WIDER else result
 
@@ -62,13 +63,16 @@ def way_of(name, dtype, x):
 
 
 def one(name, dtype, dy, x, y):
-    compute(name, dtype, (dy, x, y), 1, SIZES[dtype])
+    if dtype in WIDER:
+        compute(name, dtype, (dy, x, y), 1, SIZES[dtype], False)
+    else:
+        compute(name, dtype, (dy, x, y), 1, SIZES[dtype], True, FAR)
 
 
 def several(name, dtype, dy, x, y, step):
     for k in range(IN_FLIGHT):
         addresses = [address + k * step for address in (dy, x, y)]
-        compute(name, dtype, addresses, VECTOR_BYTES // SIZES[dtype], VECTOR_BYTES, near=True)
+        compute(name, dtype, addresses, VECTOR_BYTES // SIZES[dtype], VECTOR_BYTES, True)
 
 
 def offsets(i, shape, *strides):

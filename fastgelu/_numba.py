@@ -3,8 +3,8 @@
 
 Numba calls `init` before it compiles, or loads from its cache, the first function of a process.
 
-A call on scalars becomes the formula itself (_llvm.py), which LLVM inlines: it has no exception, no
-status and no branch, so LLVM can vectorise the loop around it. A call on whole arrays goes to the C
+A call on scalars is one of the formula (_llvm.py): it has no exception and no status, and there is
+a formula of vectors, so LLVM can vectorise the loop around it. A call on whole arrays goes to the C
 kernel, by its name: compiled code that a cache keeps holds no address.
 """
 

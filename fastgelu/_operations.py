@@ -24,6 +24,7 @@ from fastgelu import _coefficients, _coefficients16, _formulas, _formulas16
 # What a dtype is computed in, where that is another one.
 WIDER = {"f16": "f32", "bf16": "f32"}
 TABLE = 8  # entries of a table for `lookup`
+FAR = "far"  # see `formulas`
 
 # The width of the fraction field.
 FRACTION_BITS = {"f32": 23, "f64": 52}
@@ -45,8 +46,10 @@ def constants(dtype):
 
 
 def formulas(dtype, reals, integers):
-    """The functions of a dtype by name, of the operations V and I: (x, near) or (dy, x, near), where
-    near is true if all x lie where `ways` says."""
+    """The functions of a dtype by name, of the operations V and I: (x, near) or (dy, x, near).
+
+    Near is true if all x lie where `ways` says; in float32 and float64 it is FAR if none does.
+    """
     module = _formulas16 if dtype in WIDER else _formulas
     found = module.formulas(reals, integers, constants(dtype))
     if dtype in WIDER:
@@ -55,7 +58,9 @@ def formulas(dtype, reals, integers):
     def either(name):
         def function(*args):
             *args, near = args
-            return found["near_" + name](*args, False) if near else found[name](*args)
+            if near:
+                return found[("far_" if near == FAR else "near_") + name](*args, near == FAR)
+            return found[name](*args)
 
         return function
 

@@ -104,8 +104,8 @@ def test_fastmath_of_the_caller_stops_at_the_call(f, dtype):
         same_bits(got, f(*arguments))
 
 
-def lookups(dtype, tables):
-    """A compiled loop over a polynomial whose coefficients are looked up."""
+def rows_reader(dtype, table, rows, columns):
+    """A compiled loop over a polynomial whose coefficients are a row of a table."""
     from numba import types
     from numba.extending import intrinsic
 
@@ -118,10 +118,7 @@ def lookups(dtype, tables):
         def codegen(context, builder, signature, args):
             reals = _llvm.LlvmReals(builder, dtype)
             index = reals.bits(reals.add(args[0], reals.set(1.5 * 2 ** sweep.FRACTION_BITS[dtype])))
-            value = reals.lookup(tables[0], index)
-            for table in tables[1:]:
-                value = reals.fma(value, args[0], reals.lookup(table, index))
-            return value
+            return by_row(reals, reals.row(table, rows, columns, index), columns, args[0])
 
         return real(real), codegen
 
@@ -133,51 +130,132 @@ def lookups(dtype, tables):
     return loop
 
 
-@pytest.mark.parametrize("dtype", ["f32", "f64"])
-def test_lookup(dtype, rng):
+def by_row(reals, row, columns, x):
+    value = reals.entry(row, 0)
+    for n in range(1, columns):
+        value = reals.fma(value, x, reals.entry(row, n))
+    return value
+
+
+@pytest.mark.parametrize("dtype, rows", [("f32", 8), ("f64", 64)])
+def test_rows_of_tables(dtype, rows, rng):
+    """In registers (f32), and in memory (f64)."""
     real = np.dtype(dtype.replace("f", "float"))
-    tables = [tuple(rng.normal(size=8).astype(real).tolist()) for _ in range(3)]
-    x = rng.normal(0, 9, 3000).astype(real)
+    columns = 3
+    table = tuple(rng.normal(size=rows * columns).astype(real).tolist())
+    x = rng.normal(0, 2 * rows, 3000).astype(real)
     got = np.empty_like(x)
-    loop = lookups(dtype, tables)
+    loop = rows_reader(dtype, table, rows, columns)
     loop(x, got)
     reals = _operations.NumpyReals(dtype)
     index = np.rint(x).astype(int)  # the low bits of a number that is large enough
-    assert len(set(index & 7)) == 8
-    want = reals.lookup(tables[0], index)
-    for table in tables[1:]:
-        want = reals.fma(want, x, reals.lookup(table, index))
-    same_bits(got, want)
+    assert len(set(index % rows)) == rows
+    same_bits(got, by_row(reals, reals.row(table, rows, columns, index), columns, x))
     if platform.machine() == "x86_64" and dtype == "f32":
         asm = loop.inspect_asm(loop.signatures[0])
         assert re.search(r"v?blendv?m?ps.*[yz]mm", asm) and "gather" not in asm
 
 
-def test_bits_without_fma_instructions(run_python):
-    """llvm.fma then calls the C library's."""
+OTHERS = {  # processors and what they have, and the lanes of float32 that loops call for
+    "no fma": ("generic", "", [4]),  # llvm.fma then calls the C library's
+    "avx2": ("haswell", "+avx,+avx2,+fma", [4, 8]),
+    "avx512": (
+        "skylake-avx512",  # which would rather have vectors of 256 bits
+        "+avx,+avx2,+fma,+avx512f,+avx512vl,+avx512dq,-prefer-256-bit",
+        [8, 16],
+    ),
+}
+
+
+@pytest.mark.parametrize("cpu", OTHERS)
+def test_bits_on_other_processors(cpu, run_python):
+    model, features, lanes = OTHERS[cpu]
+    if cpu != "no fma" and not fastgelu.targets().get(cpu):
+        pytest.skip(f"this machine has no {cpu}")
     output = run_python(
-        """
-import numpy as np, fastgelu, sweep
+        r"""
+import re, numpy as np, fastgelu, sweep
 from numba import njit
-for name, dtype in (("gelu", "f32"), ("silu_grad", "f64")):
+functions = ("gelu f32", "gelu_backward f32", "silu_grad f64", "silu f64")
+for name, dtype in map(str.split, functions):
     f = getattr(fastgelu, name)
-    @njit
-    def loop(x, y):
-        for i in range(x.size):
-            y[i] = f(x[i])
-    x = sweep.arguments(dtype)[1][::97].copy()
-    y = np.empty_like(x)
-    loop(x, y)
+    if f.nin == 1:
+        @njit
+        def loop(x, y):
+            for i in range(x.size):
+                y[i] = f(x[i])
+    else:
+        @njit
+        def loop(dy, x, y):
+            for i in range(x.size):
+                y[i] = f(dy[i], x[i])
+    arguments = [a[::97].copy() for a in sweep.arguments(dtype)[-f.nin :]]
+    y = np.empty_like(arguments[0])
+    loop(*arguments, y)
     with np.errstate(all="ignore"):
-        assert (sweep.canonical(y) == sweep.canonical(f(x))).all(), name
+        assert (sweep.canonical(y) == sweep.canonical(f(*arguments))).all(), name
     asm = loop.inspect_asm(loop.signatures[0])
-    print("vfmadd" in asm or "fmla" in asm, "fma" in asm)
+    found = sorted({int(n) for n in re.findall(r"\bfastgelu_formula_\w+?_f32_(\d+)\b", asm)})
+    print(any(fma in asm for fma in ("vfmadd", "fmla")), "gather" in asm, found)
 """,
-        NUMBA_CPU_NAME="generic",
-        NUMBA_CPU_FEATURES="",
+        NUMBA_CPU_NAME=model if platform.machine() == "x86_64" else "generic",
+        NUMBA_CPU_FEATURES=features,
     )
     if platform.machine() == "x86_64":
-        assert output.split() == ["False", "True"] * 2
+        fma = str(cpu != "no fma")
+        assert output.splitlines() == [f"{fma} False {lanes}"] * 2 + [f"{fma} False []"] * 2
+
+
+def test_loops_over_larger_numbers_too():
+    """Vectors then have fewer lanes."""
+
+    @njit
+    def mixed(x, z, y):
+        for i in range(x.size):
+            y[i] = z[i] * fastgelu.gelu(x[i])
+
+    x, z = numbers(1000, "f4"), numbers(1000)
+    y = np.empty_like(z)
+    mixed(x, z, y)
+    same_bits(y, z * fastgelu.gelu(x))
+
+
+def test_a_loop_that_is_no_simd():
+    @njit
+    def chain(x, n):
+        for _ in range(n):
+            x = fastgelu.gelu_backward(np.float32(1), x) - np.float32(0.25)
+        return x
+
+    want = np.float32(3)
+    for _ in range(9):
+        want = fastgelu.gelu_backward(np.float32(1), want) - np.float32(0.25)
+    assert chain(np.float32(3), 9) == want
+
+
+def test_cached_code_needs_nothing_of_the_process_that_made_it(run_python, tmp_path):
+    (tmp_path / "user.py").write_text(
+        """
+import fastgelu
+from numba import njit
+@njit(cache=True)
+def loop(x, y):
+    for i in range(x.size):
+        y[i] = fastgelu.gelu(x[i])
+"""
+    )
+    code = (
+        f"import sys; sys.path.append({str(tmp_path)!r})"
+        + """
+import numpy as np, fastgelu, user
+x = np.linspace(-9, 9, 1000)
+y = np.empty_like(x)
+user.loop(x, y)
+assert (y == fastgelu.gelu(x)).all()
+print(sum(user.loop.stats.cache_hits.values()))
+"""
+    )
+    assert [run_python(code).strip() for _ in range(2)] == ["0", "1"]
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="looks for the registers of x86-64")
@@ -206,8 +284,11 @@ def test_the_users_loop_becomes_simd(name, dtype):
     asm = fused.inspect_asm(fused.signatures[0])
     packed = "ps" if dtype == "f4" else "pd"
     assert len(re.findall(rf"\bvfn?m(?:add|sub)\d+{packed}\b.*%[yz]mm", asm)) > 8
-    # the formula is part of the loop: nothing is called but, perhaps, what Numba itself needs
-    assert "gelu" not in " ".join(re.findall(r"call\w*\s+(.*)", asm))
+    # what the loop takes the address of, or calls: the formula for vectors
+    vectors = rf"fastgelu_formula_{name}_{dict(f4='f32', f8='f64')[dtype]}_\d+\b"
+    assert re.search(rf"^\s+(?:mov|call)\w*\s+\$?{vectors}", asm, re.MULTILINE)
+    # vectors in memory do not cross lines of the cache
+    assert re.search(r"and\w*\s+\$-(?:32|64), %rsp", asm)
 
 
 def test_every_operation_that_occurs_is_there():
