@@ -12,9 +12,8 @@ def formulas(V, I, K):
     """The value functions, of given operations: a dict, name -> function.
 
     V and I hold the operations v_... and i_... of native/src/vocabulary.h, K the constants of a
-    dtype (see _operations.py). A function takes what the C function does: numbers of V,
-        and Python's
-    int or bool where that has an int (see algorithms16.h).
+    dtype (see _operations.py). A function takes what the C function does: numbers of V, and
+    Python's int or bool where that has an int (see algorithms16.h).
     """
 
     def horner(x, c, degree):

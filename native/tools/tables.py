@@ -23,7 +23,7 @@ def solve_least_squares(matrix, right):
 
 
 def fit_row(f, low, high, centre, start, degree, bits):
-    """The coefficients, start first, rounded one after the other: each makes up for those before."""
+    """The coefficients, start first, rounded one by one: each makes up for those before."""
     count = 2 * (degree + 2)
     middle, half = (low + high) / 2, (high - low) / 2
     points = [middle + half * mp.cos(mp.pi * (2 * i + 1) / (2 * count)) for i in range(count)]
