@@ -338,7 +338,7 @@ static void test_places(const fastgelu_function *f, const format *t)
     char *const nothing[MOST_OPERANDS] = {NULL, NULL, NULL, NULL, NULL};
     call_with(f, t, 0, nothing);
     fastgelu_stream(f, 0, nothing);
-    for (size_t k = 0; k<420; k += THINNED> 1 ? 7 : 1) {
+    for (size_t k = 0; k < 420; k += THINNED > 1 ? 7 : 1) {
         const size_t n = k < 220 ? k * 9 % 140 : longer[k % 9];
         for (int way = 0; way < 3; way++)
             check_place(f, t, n, mix(3 * k + (size_t)way), way == 1, way == 2);

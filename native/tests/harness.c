@@ -372,7 +372,7 @@ enum {
     TAILS = 7,                   /* exponents of negative arguments from 2^3 on, as BENDS */
     RANDOM = 1 << 14,
     LENGTH = ANYWHERE + 2 * BENDS * BEND_FRACTIONS + 4 * ZERO_SURROUNDINGS +
-             TAILS * BEND_FRACTIONS + RANDOM,
+        TAILS * BEND_FRACTIONS + RANDOM,
     /* for second derivatives, at the end */
     SECOND_LENGTH = 8 * ZERO_SURROUNDINGS + TAILS * BEND_FRACTIONS
 };
