@@ -355,13 +355,14 @@ def formulas(V, I, K):
         e = V.mul(V.fma(q, scale, scale), inverse)
         square = V.mul(e, V.add(e, V.set(K.two)))
         c = V.div(V.neg(square), V.add(square, V.set(K.one)))
+        rest = V.fma(q, c, c)
         if len(K.gelu_num) > 8:
-            q = V.add(q, V.fma(rate, g.lo, V.fms(g.hi, r, q)))
-        z = V.add(V.fma(q, c, q), c)
+            rest = V.add(rest, V.fma(rate, g.lo, V.fms(g.hi, r, q)))
         a = pair(a.hi, V.fnma(at_least(e, V.set(K.least)), inverse, a.lo))
         high = V.mul(a.hi, scale)
         low = V.mul(a.lo, scale)
-        p = tail(V.neg(V.add(high, V.fma(high, z, V.fma(low, z, low)))), k)
+        rest = V.fma(high, rest, V.fma(low, V.add(q, rest), low))
+        p = tail(V.neg(V.add(high, V.fma(high, q, rest))), k)
         return p
 
     def silu_tail(t):

@@ -393,21 +393,22 @@ static FG_INLINE tail FG_NAME(gelu_tail)(V t)
  *
  *   -P = E (t w' - 1 - E)/(1 + E)^2 = e (a - E/f) (1 + c),  c = -E (2 + E)/(1 + E (2 + E))
  *
- * with e taken out as 2^n, and (1 + q)(1 + c) = 1 + z. a, which exceeds 3, is a sum. */
+ * a, which exceeds 3, is a sum; what is small of (1 + q)(1 + c) joins its low part. */
 static FG_INLINE tail sigmoid_tail(V k, pair g, V r, V rate, V inverse, pair a)
 {
     const V scale = pow2(at_least(k, FG_C(split)));
-    V q = v_mul(g.hi, r);
+    const V q = v_mul(g.hi, r);
     const V e = v_mul(v_fma(q, scale, scale), inverse);
     const V square = v_mul(e, v_add(e, FG_C(two)));
     const V c = v_div(v_neg(square), v_add(square, FG_C(one)));
-    if (FG_CAREFUL)
-        q = v_add(q, v_fma(rate, g.lo, v_fms(g.hi, r, q)));
-    const V z = v_add(v_fma(q, c, q), c);
+    V rest = v_fma(q, c, c);
+    if (FG_CAREFUL) /* what q lacks */
+        rest = v_add(rest, v_fma(rate, g.lo, v_fms(g.hi, r, q)));
     /* E/f below a quarter ULP of a is as good as that, and makes no subnormal product */
     a.lo = v_fnma(at_least(e, FG_C(least)), inverse, a.lo);
     const V high = v_mul(a.hi, scale), low = v_mul(a.lo, scale);
-    const tail p = {v_neg(v_add(high, v_fma(high, z, v_fma(low, z, low)))), k};
+    rest = v_fma(high, rest, v_fma(low, v_add(q, rest), low));
+    const tail p = {v_neg(v_add(high, v_fma(high, q, rest))), k};
     return p;
 }
 
