@@ -97,12 +97,12 @@ static FG_INLINE V FG_H(from_table)(V t, V per, const fg_f32 *table, int columns
     FG_H(from_table)             \
     (t, FG_K(name##_per), FG_H(fg_##name##_table), FG_COUNT(FG_H(fg_##name##_table)) / 8)
 
-/* max(x, 0) - t P. Where t is tiny, the table's P is less than 1/2 by as much as is seen. */
-#define FG_NEAR_VALUE16(form)                                                   \
-    static FG_INLINE V FG_H(near_##form)(V x)                                   \
-    {                                                                           \
-        const V t = v_abs(x), base = v_select_negative(x, FG_K(minus_zero), x); \
-        return v_fnma(t, FG_FROM_TABLE16(t, form), base);                       \
+/* max(x, 0) - t P */
+#define FG_NEAR_VALUE16(form)                                                          \
+    static FG_INLINE V FG_H(form##_by_table)(V x)                                      \
+    {                                                                                  \
+        const V t = v_abs(x), base = v_select_negative(x, FG_K(minus_zero), x);        \
+        return v_fnma(t, FG_FROM_TABLE16(FG_H(at_least)(t, FG_K(least)), form), base); \
     }
 FG_NEAR_VALUE16(gelu)
 FG_NEAR_VALUE16(gelu_tanh)
@@ -111,7 +111,7 @@ FG_NEAR_VALUE16(silu)
 
 /* if some, not all are near: others give anything, and no flag */
 #define FG_NEAR_SLOPE16(form)                                             \
-    static FG_INLINE V FG_H(near_##form##_grad)(V x, int some)            \
+    static FG_INLINE V FG_H(form##_grad_by_table)(V x, int some)          \
     {                                                                     \
         V t = v_abs(x);                                                   \
         if (some)                                                         \
@@ -135,7 +135,7 @@ static FG_INLINE V FG_H(from_base)(V x, V l)
 static FG_INLINE V FG_H(gelu)(V x, int near)
 {
     if (near)
-        return FG_H(near_gelu)(x);
+        return FG_H(gelu_by_table)(x);
     const V t = FG_H(clamped)(v_abs(x), FG_K(gelu_limit));
     const V u = FG_H(at_least)(t, FG_K(least));
     const V u2 = v_mul(u, u);
@@ -149,7 +149,7 @@ static FG_INLINE V FG_H(gelu)(V x, int near)
     static FG_INLINE V FG_H(form)(V x, int near)                         \
     {                                                                    \
         if (near)                                                        \
-            return FG_H(near_##form)(x);                                 \
+            return FG_H(form##_by_table)(x);                             \
         const V t = FG_H(clamped)(v_abs(x), FG_K(form##_limit));         \
         const V u = FG_H(at_least)(t, FG_K(least));                      \
         const V rate = FG_RATE(u, form##_rate);                          \
@@ -247,14 +247,14 @@ static FG_INLINE V FG_H(product_everywhere)(V dy, V x, V far, V near_slope, FG_H
     static FG_INLINE V FG_H(form##_grad)(V x, int near)                                     \
     {                                                                                       \
         if (near)                                                                           \
-            return FG_H(near_##form##_grad)(x, 0);                                          \
+            return FG_H(form##_grad_by_table)(x, 0);                                        \
         const V t = FG_H(clamped)(v_abs(x), FG_K(form##_grad_limit));                       \
         const FG_H(tail) r = FG_H(form##_tail)(t, FG_K(unit_shifter), FG_K(unit), 0);       \
         return FG_H(slope)(x, r.e, r.q, FG_K(unit), FG_K(minus_unit));                      \
     }                                                                                       \
     static FG_INLINE V FG_H(form##_backward)(V dy, V x, int near)                           \
     {                                                                                       \
-        const V near_slope = FG_H(near_##form##_grad)(x, !near);                            \
+        const V near_slope = FG_H(form##_grad_by_table)(x, !near);                          \
         if (near)                                                                           \
             return FG_H(product)(dy, near_slope);                                           \
         const V t = FG_H(clamped)(v_abs(x), FG_K(form##_backward_limit));                   \
