@@ -24,8 +24,8 @@ def formulas(V, I, K):
             i -= 1
         return sum
 
-    def clamped(t, limit, near):
-        return t if near else V.select_above(t, limit, limit, t)
+    def clamped(t, limit):
+        return V.select_above(t, limit, limit, t)
 
     def at_least(a, b):
         return V.real(I.max(V.bits(a), V.bits(b)))
@@ -36,11 +36,81 @@ def formulas(V, I, K):
     def pow2_ratio(k, j):
         return V.real(I.add(I.to_exponent(I.sub(V.bits(k), V.bits(j))), V.bits(V.set(K.one))))
 
+    def from_table(t, per, table, columns):
+        row = V.row(table, 8, columns, V.bits(V.fma(t, per, V.set(K.round))))
+        d = V.sub(t, V.entry(row, 0))
+        sum = V.entry(row, columns - 1)
+        i = columns - 2
+        while i > 0:
+            sum = V.fma(d, sum, V.entry(row, i))
+            i -= 1
+        return sum
+
+    def gelu_by_table(x):
+        t = V.abs(x)
+        base = V.select_negative(x, V.set(K.minus_zero), x)
+        return V.fnma(t,
+            from_table(at_least(t, V.set(K.least)), V.set(K.gelu_per), K.gelu_table,
+                len(K.gelu_table) // 8), base)
+
+    def gelu_tanh_by_table(x):
+        t = V.abs(x)
+        base = V.select_negative(x, V.set(K.minus_zero), x)
+        return V.fnma(t,
+            from_table(at_least(t, V.set(K.least)), V.set(K.gelu_tanh_per), K.gelu_tanh_table,
+                len(K.gelu_tanh_table) // 8), base)
+
+    def gelu_sigmoid_by_table(x):
+        t = V.abs(x)
+        base = V.select_negative(x, V.set(K.minus_zero), x)
+        return V.fnma(t,
+            from_table(at_least(t, V.set(K.least)), V.set(K.gelu_sigmoid_per), K.gelu_sigmoid_table,
+                len(K.gelu_sigmoid_table) // 8), base)
+
+    def silu_by_table(x):
+        t = V.abs(x)
+        base = V.select_negative(x, V.set(K.minus_zero), x)
+        return V.fnma(t,
+            from_table(at_least(t, V.set(K.least)), V.set(K.silu_per), K.silu_table,
+                len(K.silu_table) // 8), base)
+
+    def gelu_grad_by_table(x, some):
+        t = V.abs(x)
+        if some:
+            t = V.real(I.min(V.bits(t), V.bits(V.set(K.gelu_grad_near))))
+        p = from_table(t, V.set(K.gelu_grad_per), K.gelu_grad_table, len(K.gelu_grad_table) // 8)
+        return V.select_negative(x, p, V.sub(V.set(K.one), p))
+
+    def gelu_tanh_grad_by_table(x, some):
+        t = V.abs(x)
+        if some:
+            t = V.real(I.min(V.bits(t), V.bits(V.set(K.gelu_tanh_grad_near))))
+        p = from_table(t, V.set(K.gelu_tanh_grad_per), K.gelu_tanh_grad_table,
+            len(K.gelu_tanh_grad_table) // 8)
+        return V.select_negative(x, p, V.sub(V.set(K.one), p))
+
+    def gelu_sigmoid_grad_by_table(x, some):
+        t = V.abs(x)
+        if some:
+            t = V.real(I.min(V.bits(t), V.bits(V.set(K.gelu_sigmoid_grad_near))))
+        p = from_table(t, V.set(K.gelu_sigmoid_grad_per), K.gelu_sigmoid_grad_table,
+            len(K.gelu_sigmoid_grad_table) // 8)
+        return V.select_negative(x, p, V.sub(V.set(K.one), p))
+
+    def silu_grad_by_table(x, some):
+        t = V.abs(x)
+        if some:
+            t = V.real(I.min(V.bits(t), V.bits(V.set(K.silu_grad_near))))
+        p = from_table(t, V.set(K.silu_grad_per), K.silu_grad_table, len(K.silu_grad_table) // 8)
+        return V.select_negative(x, p, V.sub(V.set(K.one), p))
+
     def from_base(x, l):
         return V.fma(l, V.set(K.minus_unit), V.select_negative(x, V.set(K.minus_zero), x))
 
     def gelu(x, near):
-        t = clamped(V.abs(x), V.set(K.gelu_limit), near)
+        if near:
+            return gelu_by_table(x)
+        t = clamped(V.abs(x), V.set(K.gelu_limit))
         u = at_least(t, V.set(K.least))
         u2 = V.mul(u, u)
         k = V.fma(u2, V.set(K.gelu_rate[0]), V.set(K.unit_shifter))
@@ -50,7 +120,9 @@ def formulas(V, I, K):
         return from_base(x, V.div(numerator, horner(u, K.gelu_den, len(K.gelu_den) - 1)))
 
     def gelu_tanh(x, near):
-        t = clamped(V.abs(x), V.set(K.gelu_tanh_limit), near)
+        if near:
+            return gelu_tanh_by_table(x)
+        t = clamped(V.abs(x), V.set(K.gelu_tanh_limit))
         u = at_least(t, V.set(K.least))
         rate = V.fma(V.mul(u, u), V.set(K.gelu_tanh_rate[1]), V.set(K.gelu_tanh_rate[0]))
         k = V.fma(u, rate, V.set(K.unit_shifter))
@@ -60,7 +132,9 @@ def formulas(V, I, K):
         return from_base(x, l)
 
     def gelu_sigmoid(x, near):
-        t = clamped(V.abs(x), V.set(K.gelu_sigmoid_limit), near)
+        if near:
+            return gelu_sigmoid_by_table(x)
+        t = clamped(V.abs(x), V.set(K.gelu_sigmoid_limit))
         u = at_least(t, V.set(K.least))
         rate = V.set(K.gelu_sigmoid_rate[0])
         k = V.fma(u, rate, V.set(K.unit_shifter))
@@ -70,7 +144,9 @@ def formulas(V, I, K):
         return from_base(x, l)
 
     def silu(x, near):
-        t = clamped(V.abs(x), V.set(K.silu_limit), near)
+        if near:
+            return silu_by_table(x)
+        t = clamped(V.abs(x), V.set(K.silu_limit))
         u = at_least(t, V.set(K.least))
         rate = V.set(K.silu_rate[0])
         k = V.fma(u, rate, V.set(K.unit_shifter))
@@ -136,65 +212,84 @@ def formulas(V, I, K):
         sign = V.select_negative(x, unit, minus_unit)
         return V.fma(e, V.mul(q, sign), V.select_negative(x, V.set(K.minus_zero), V.set(K.one)))
 
-    def product(dy, x, r, near):
-        e = r.e if near else V.select_infinite(x, V.set(K.zero), r.e)
-        dx = slope(x, e, r.q, V.set(K.one), V.set(K.minus_one))
-        if K.deep and (not near):
+    def product(dy, slope):
+        dx = V.mul(dy, slope)
+        if not K.deep:
+            return dx
+        above = V.mul(dx, V.set(K.overflow))
+        return V.select_infinite(above, above, dx)
+
+    def product_everywhere(dy, x, far, near_slope, r):
+        e = V.select_infinite(x, V.set(K.zero), r.e)
+        far_slope = slope(x, e, r.q, V.set(K.one), V.set(K.minus_one))
+        if K.deep:
             k = at_least(r.k, V.set(K.split_thrice))
             k0 = V.real(I.min(V.bits(k), V.bits(V.set(K.shifter))))
             k1 = at_least(k0, V.set(K.split))
             k2 = at_least(k0, V.set(K.split_twice))
             less = V.mul(V.mul(dy, pow2_ratio(k2, k1)), pow2_ratio(k0, k2))
             dy = V.select_negative(x, less, dy)
-        dx = V.mul(dy, dx)
-        if not K.deep:
-            return dx
-        above = V.mul(dx, V.set(K.overflow))
-        return V.select_infinite(above, above, dx)
+        return product(dy, V.select_above(far, V.abs(x), near_slope, far_slope))
 
     def gelu_grad(x, near):
-        t = clamped(V.abs(x), V.set(K.gelu_grad_limit), near)
+        if near:
+            return gelu_grad_by_table(x, 0)
+        t = clamped(V.abs(x), V.set(K.gelu_grad_limit))
         r = gelu_tail(t, V.set(K.unit_shifter), V.set(K.unit), 0)
         return slope(x, r.e, r.q, V.set(K.unit), V.set(K.minus_unit))
 
     def gelu_backward(dy, x, near):
-        t = clamped(V.abs(x), V.set(K.gelu_backward_limit), near)
-        deep = K.deep and (not near)
-        r = gelu_tail(t, V.set(K.shifter), V.set(K.one), deep)
-        return product(dy, x, r, near)
+        near_slope = gelu_grad_by_table(x, not near)
+        if near:
+            return product(dy, near_slope)
+        t = clamped(V.abs(x), V.set(K.gelu_backward_limit))
+        r = gelu_tail(t, V.set(K.shifter), V.set(K.one), K.deep)
+        return product_everywhere(dy, x, V.set(K.gelu_grad_far), near_slope, r)
 
     def gelu_tanh_grad(x, near):
-        t = clamped(V.abs(x), V.set(K.gelu_tanh_grad_limit), near)
+        if near:
+            return gelu_tanh_grad_by_table(x, 0)
+        t = clamped(V.abs(x), V.set(K.gelu_tanh_grad_limit))
         r = gelu_tanh_tail(t, V.set(K.unit_shifter), V.set(K.unit), 0)
         return slope(x, r.e, r.q, V.set(K.unit), V.set(K.minus_unit))
 
     def gelu_tanh_backward(dy, x, near):
-        t = clamped(V.abs(x), V.set(K.gelu_tanh_backward_limit), near)
-        deep = K.deep and (not near)
-        r = gelu_tanh_tail(t, V.set(K.shifter), V.set(K.one), deep)
-        return product(dy, x, r, near)
+        near_slope = gelu_tanh_grad_by_table(x, not near)
+        if near:
+            return product(dy, near_slope)
+        t = clamped(V.abs(x), V.set(K.gelu_tanh_backward_limit))
+        r = gelu_tanh_tail(t, V.set(K.shifter), V.set(K.one), K.deep)
+        return product_everywhere(dy, x, V.set(K.gelu_tanh_grad_far), near_slope, r)
 
     def gelu_sigmoid_grad(x, near):
-        t = clamped(V.abs(x), V.set(K.gelu_sigmoid_grad_limit), near)
+        if near:
+            return gelu_sigmoid_grad_by_table(x, 0)
+        t = clamped(V.abs(x), V.set(K.gelu_sigmoid_grad_limit))
         r = gelu_sigmoid_tail(t, V.set(K.unit_shifter), V.set(K.unit), 0)
         return slope(x, r.e, r.q, V.set(K.unit), V.set(K.minus_unit))
 
     def gelu_sigmoid_backward(dy, x, near):
-        t = clamped(V.abs(x), V.set(K.gelu_sigmoid_backward_limit), near)
-        deep = K.deep and (not near)
-        r = gelu_sigmoid_tail(t, V.set(K.shifter), V.set(K.one), deep)
-        return product(dy, x, r, near)
+        near_slope = gelu_sigmoid_grad_by_table(x, not near)
+        if near:
+            return product(dy, near_slope)
+        t = clamped(V.abs(x), V.set(K.gelu_sigmoid_backward_limit))
+        r = gelu_sigmoid_tail(t, V.set(K.shifter), V.set(K.one), K.deep)
+        return product_everywhere(dy, x, V.set(K.gelu_sigmoid_grad_far), near_slope, r)
 
     def silu_grad(x, near):
-        t = clamped(V.abs(x), V.set(K.silu_grad_limit), near)
+        if near:
+            return silu_grad_by_table(x, 0)
+        t = clamped(V.abs(x), V.set(K.silu_grad_limit))
         r = silu_tail(t, V.set(K.unit_shifter), V.set(K.unit), 0)
         return slope(x, r.e, r.q, V.set(K.unit), V.set(K.minus_unit))
 
     def silu_backward(dy, x, near):
-        t = clamped(V.abs(x), V.set(K.silu_backward_limit), near)
-        deep = K.deep and (not near)
-        r = silu_tail(t, V.set(K.shifter), V.set(K.one), deep)
-        return product(dy, x, r, near)
+        near_slope = silu_grad_by_table(x, not near)
+        if near:
+            return product(dy, near_slope)
+        t = clamped(V.abs(x), V.set(K.silu_backward_limit))
+        r = silu_tail(t, V.set(K.shifter), V.set(K.one), K.deep)
+        return product_everywhere(dy, x, V.set(K.silu_grad_far), near_slope, r)
 
     return {
         "gelu": gelu,
@@ -223,11 +318,13 @@ OPERATIONS = (
     "v_add",
     "v_bits",
     "v_div",
+    "v_entry",
     "v_fma",
     "v_fms",
     "v_fnma",
     "v_mul",
     "v_real",
+    "v_row",
     "v_select_above",
     "v_select_infinite",
     "v_select_negative",

@@ -69,15 +69,8 @@ def formulas(dtype, reals, integers):
 
 def ways(name, dtype):
     """The shorter ways through a function: (above, most, near), the shortest first. A way may be
-    taken for above < |x| <= most; all give the same bits, and near=False is for every x.
-
-    None are named that are hardly shorter: in 16 bits, those but of what takes bfloat16 the range
-    of float32.
-    """
-    known = constants(dtype)
-    if dtype in WIDER and not (known.deep and name.endswith("_backward")):
-        return ()
-    return ((-1.0, getattr(known, f"{name}_near"), True),)
+    taken for above < |x| <= most; all give the same bits, and near=False is for every x."""
+    return ((-1.0, getattr(constants(dtype), f"{name}_near"), True),)
 
 
 class _Anything:

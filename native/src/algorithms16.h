@@ -25,8 +25,12 @@
  * Small results are carried in units of 2^-64 in bfloat16 (fg_unit), whose range is that of
  * float32: the last fma applies the unit and rounds, once.
  *
- * near says that |x| <= fg_<function>_near. Elsewhere |x| is clamped where the result is a zero or
- * x; NaN is not. */
+ * near says that |x| < fg_<function>_far. There P and p come from a table, as in algorithms.h,
+ * with polynomials of lower degrees, which tools/search16_tables.py chooses so that every result
+ * is correctly rounded. So the formulas and the tables give the same values and slopes; backward,
+ * which is not, takes the slope of an x from the table wherever |x| < far.
+ *
+ * Far from 0, |x| is clamped where the result is a zero or x; NaN is not. */
 
 #define FG_H(name) FG_PASTE(name, FG_HALF)
 #define FG_K(name) v_set(FG_H(fg_##name))
@@ -45,9 +49,9 @@ static FG_INLINE V FG_H(horner)(V x, const fg_f32 *c, int degree)
     return sum;
 }
 
-static FG_INLINE V FG_H(clamped)(V t, V limit, int near)
+static FG_INLINE V FG_H(clamped)(V t, V limit)
 {
-    return near ? t : v_select_above(t, limit, limit, t);
+    return v_select_above(t, limit, limit, t);
 }
 
 static FG_INLINE V FG_H(at_least)(V a, V b) /* of the same sign + */
@@ -77,6 +81,49 @@ static FG_INLINE V FG_H(pow2_ratio)(V k, V j)
 #define FG_LINEAR(t, name) FG_TERM(name, 0)
 #define FG_CUBIC(t, name) v_fma(v_mul(t, t), FG_TERM(name, 1), FG_TERM(name, 0))
 
+/* ---- near 0 --------------------------------------------------------------- */
+
+/* The polynomial of the segment of t, 0 <= t < far. */
+static FG_INLINE V FG_H(from_table)(V t, V per, const fg_f32 *table, int columns)
+{
+    const R row = v_row(table, 8, columns, v_bits(v_fma(t, per, FG_K(round))));
+    const V d = v_sub(t, v_entry(row, 0));
+    V sum = v_entry(row, columns - 1);
+    for (int i = columns - 2; i > 0; i--)
+        sum = v_fma(d, sum, v_entry(row, i));
+    return sum;
+}
+#define FG_FROM_TABLE16(t, name) \
+    FG_H(from_table)             \
+    (t, FG_K(name##_per), FG_H(fg_##name##_table), FG_COUNT(FG_H(fg_##name##_table)) / 8)
+
+/* max(x, 0) - t P */
+#define FG_NEAR_VALUE16(form)                                                          \
+    static FG_INLINE V FG_H(form##_by_table)(V x)                                      \
+    {                                                                                  \
+        const V t = v_abs(x), base = v_select_negative(x, FG_K(minus_zero), x);        \
+        return v_fnma(t, FG_FROM_TABLE16(FG_H(at_least)(t, FG_K(least)), form), base); \
+    }
+FG_NEAR_VALUE16(gelu)
+FG_NEAR_VALUE16(gelu_tanh)
+FG_NEAR_VALUE16(gelu_sigmoid)
+FG_NEAR_VALUE16(silu)
+
+/* if some, not all are near: others give anything, and no flag */
+#define FG_NEAR_SLOPE16(form)                                             \
+    static FG_INLINE V FG_H(form##_grad_by_table)(V x, int some)          \
+    {                                                                     \
+        V t = v_abs(x);                                                   \
+        if (some)                                                         \
+            t = v_real(i_min(v_bits(t), v_bits(FG_K(form##_grad_near)))); \
+        const V p = FG_FROM_TABLE16(t, form##_grad);                      \
+        return v_select_negative(x, p, v_sub(FG_K(one), p));              \
+    }
+FG_NEAR_SLOPE16(gelu)
+FG_NEAR_SLOPE16(gelu_tanh)
+FG_NEAR_SLOPE16(gelu_sigmoid)
+FG_NEAR_SLOPE16(silu)
+
 /* ---- values ------------------------------------------------------------- */
 
 /* max(x, 0) - l unit; for x < 0 and -0 it is -0 where l unit vanishes */
@@ -87,7 +134,9 @@ static FG_INLINE V FG_H(from_base)(V x, V l)
 
 static FG_INLINE V FG_H(gelu)(V x, int near)
 {
-    const V t = FG_H(clamped)(v_abs(x), FG_K(gelu_limit), near);
+    if (near)
+        return FG_H(gelu_by_table)(x);
+    const V t = FG_H(clamped)(v_abs(x), FG_K(gelu_limit));
     const V u = FG_H(at_least)(t, FG_K(least));
     const V u2 = v_mul(u, u);
     FG_REDUCE(u2, FG_TERM(gelu_rate, 0), FG_K(unit_shifter));
@@ -99,7 +148,9 @@ static FG_INLINE V FG_H(gelu)(V x, int near)
 #define FG_SIGMOID_VALUE(form, FG_RATE)                                  \
     static FG_INLINE V FG_H(form)(V x, int near)                         \
     {                                                                    \
-        const V t = FG_H(clamped)(v_abs(x), FG_K(form##_limit), near);   \
+        if (near)                                                        \
+            return FG_H(form##_by_table)(x);                             \
+        const V t = FG_H(clamped)(v_abs(x), FG_K(form##_limit));         \
         const V u = FG_H(at_least)(t, FG_K(least));                      \
         const V rate = FG_RATE(u, form##_rate);                          \
         FG_REDUCE(u, rate, FG_K(unit_shifter));                          \
@@ -163,41 +214,52 @@ static FG_INLINE V FG_H(slope)(V x, V e, V q, V unit, V minus_unit)
     return v_fma(e, v_mul(q, sign), v_select_negative(x, FG_K(minus_zero), FG_K(one)));
 }
 
-/* dy times the slope. That is -0 at -inf, not just small: it makes NaN of an infinite dy. */
-static FG_INLINE V FG_H(product)(V dy, V x, FG_H(tail) r, int near)
+/* dy times the slope. What v_store will round to infinity becomes that here, so that the flag is
+ * raised. */
+static FG_INLINE V FG_H(product)(V dy, V slope)
 {
-    const V e = near ? r.e : v_select_infinite(x, FG_K(zero), r.e);
-    V dx = FG_H(slope)(x, e, r.q, FG_K(one), FG_K(minus_one));
-    if (FG_H(fg_deep) && !near) {
-        /* What 2^n lacks goes with dy, in two normal factors. Of a NaN, k would scale it at
-         * random. */
+    const V dx = v_mul(dy, slope);
+    if (!FG_H(fg_deep))
+        return dx;
+    const V above = v_mul(dx, FG_K(overflow));
+    return v_select_infinite(above, above, dx);
+}
+
+/* The same where |x| < far and elsewhere. The slope is -0 at -inf, not just small: it makes NaN of
+ * an infinite dy. */
+static FG_INLINE V FG_H(product_everywhere)(V dy, V x, V far, V near_slope, FG_H(tail) r)
+{
+    const V e = v_select_infinite(x, FG_K(zero), r.e);
+    const V far_slope = FG_H(slope)(x, e, r.q, FG_K(one), FG_K(minus_one));
+    if (FG_H(fg_deep)) {
+        /* What 2^n lacks goes with dy, in two normal factors; near 0 it lacks nothing. Of a NaN, k
+         * would scale it at random. */
         const V k = FG_H(at_least)(r.k, FG_K(split_thrice));
         const V k0 = v_real(i_min(v_bits(k), v_bits(FG_K(shifter))));
         const V k1 = FG_H(at_least)(k0, FG_K(split)), k2 = FG_H(at_least)(k0, FG_K(split_twice));
         const V less = v_mul(v_mul(dy, FG_H(pow2_ratio)(k2, k1)), FG_H(pow2_ratio)(k0, k2));
         dy = v_select_negative(x, less, dy);
     }
-    dx = v_mul(dy, dx);
-    if (!FG_H(fg_deep))
-        return dx;
-    /* What v_store will round to infinity becomes that here, so that the flag is raised. */
-    const V above = v_mul(dx, FG_K(overflow));
-    return v_select_infinite(above, above, dx);
+    return FG_H(product)(dy, v_select_above(far, v_abs(x), near_slope, far_slope));
 }
 
-#define FG_SLOPE16(form)                                                              \
-    static FG_INLINE V FG_H(form##_grad)(V x, int near)                               \
-    {                                                                                 \
-        const V t = FG_H(clamped)(v_abs(x), FG_K(form##_grad_limit), near);           \
-        const FG_H(tail) r = FG_H(form##_tail)(t, FG_K(unit_shifter), FG_K(unit), 0); \
-        return FG_H(slope)(x, r.e, r.q, FG_K(unit), FG_K(minus_unit));                \
-    }                                                                                 \
-    static FG_INLINE V FG_H(form##_backward)(V dy, V x, int near)                     \
-    {                                                                                 \
-        const V t = FG_H(clamped)(v_abs(x), FG_K(form##_backward_limit), near);       \
-        const int deep = FG_H(fg_deep) && !near;                                      \
-        const FG_H(tail) r = FG_H(form##_tail)(t, FG_K(shifter), FG_K(one), deep);    \
-        return FG_H(product)(dy, x, r, near);                                         \
+#define FG_SLOPE16(form)                                                                    \
+    static FG_INLINE V FG_H(form##_grad)(V x, int near)                                     \
+    {                                                                                       \
+        if (near)                                                                           \
+            return FG_H(form##_grad_by_table)(x, 0);                                        \
+        const V t = FG_H(clamped)(v_abs(x), FG_K(form##_grad_limit));                       \
+        const FG_H(tail) r = FG_H(form##_tail)(t, FG_K(unit_shifter), FG_K(unit), 0);       \
+        return FG_H(slope)(x, r.e, r.q, FG_K(unit), FG_K(minus_unit));                      \
+    }                                                                                       \
+    static FG_INLINE V FG_H(form##_backward)(V dy, V x, int near)                           \
+    {                                                                                       \
+        const V near_slope = FG_H(form##_grad_by_table)(x, !near);                          \
+        if (near)                                                                           \
+            return FG_H(product)(dy, near_slope);                                           \
+        const V t = FG_H(clamped)(v_abs(x), FG_K(form##_backward_limit));                   \
+        const FG_H(tail) r = FG_H(form##_tail)(t, FG_K(shifter), FG_K(one), FG_H(fg_deep)); \
+        return FG_H(product_everywhere)(dy, x, FG_K(form##_grad_far), near_slope, r);       \
     }
 
 FG_SLOPE16(gelu)
@@ -206,6 +268,9 @@ FG_SLOPE16(gelu_sigmoid)
 FG_SLOPE16(silu)
 
 #undef FG_SLOPE16
+#undef FG_NEAR_SLOPE16
+#undef FG_NEAR_VALUE16
+#undef FG_FROM_TABLE16
 #undef FG_SIGMOID_TAIL
 #undef FG_SIGMOID_VALUE
 #undef FG_CUBIC

@@ -178,16 +178,16 @@ FG_WAY(f64)
 
 /* 16 bits: two ways, near and everywhere. */
 enum { FG_BLOCK_16 = 256 };
-#define FG_NEAR_16(dtype)                                                          \
-    static FG_INLINE int near_##dtype(size_t n, const fg_##dtype *x, fg_f32 near)  \
-    {                                                                              \
-        I_f32 most = v_bits_f32(v_abs_f32(v_load_##dtype(x)));                     \
-        for (size_t i = FG_LANES_##dtype; i < n; i += FG_LANES_##dtype)            \
-            most = i_most_f32(most, v_bits_f32(v_abs_f32(v_load_##dtype(x + i)))); \
-        return !i_any_above_f32(most, near);                                       \
+/* Whether all are near, of the bits of the numbers: a loop that compilers make vectors of. */
+static FG_INLINE int near_16(size_t n, const uint16_t *x, uint16_t far)
+{
+    uint16_t most = 0;
+    for (size_t i = 0; i < n; i++) {
+        const uint16_t t = x[i] & 0x7fff;
+        most = t > most ? t : most;
     }
-FG_NEAR_16(f16)
-FG_NEAR_16(bf16)
+    return most < far;
+}
 #define FG_LOOP_16_1(name, dtype)                                                            \
     static FG_SINGLE void run_##name##_##dtype(size_t n, const fg_##dtype *x, fg_##dtype *y, \
                                                int past)                                     \
@@ -195,7 +195,7 @@ FG_NEAR_16(bf16)
         enum { LANES = FG_LANES_##dtype };                                                   \
         for (; n >= LANES;) {                                                                \
             const size_t some = n < FG_BLOCK_16 ? n - n % LANES : FG_BLOCK_16;               \
-            if (near_##dtype(some, x, fg_##name##_near_##dtype)) {                           \
+            if (near_16(some, x, fg_##name##_far_bits_##dtype)) {                            \
                 FG_EACH_VECTOR(dtype, some, FG_STORE(dtype, y, name##_##dtype(value, 1)))    \
             } else {                                                                         \
                 FG_EACH_VECTOR(dtype, some, FG_STORE(dtype, y, name##_##dtype(value, 0)))    \
@@ -218,7 +218,7 @@ FG_NEAR_16(bf16)
         enum { LANES = FG_LANES_##dtype };                                                    \
         for (; n >= LANES;) {                                                                 \
             const size_t some = n < FG_BLOCK_16 ? n - n % LANES : FG_BLOCK_16;                \
-            if (near_##dtype(some, x, fg_##name##_near_##dtype)) {                            \
+            if (near_16(some, x, fg_##name##_far_bits_##dtype)) {                             \
                 FG_EACH_VECTOR(dtype, some, FG_UPSTREAM(dtype);                               \
                                FG_STORE(dtype, dx, name##_##dtype(upstream, value, 1)))       \
             } else {                                                                          \

@@ -6,7 +6,8 @@ native/src/coefficients16.h and fastgelu/_coefficients16.py.
 
 Needs mpmath. Each fit is computed to 40 digits and rounded once to float32. Then last places are
 moved as search16_places.json says, by numbers that native/tools/search16.c found: with these, every
-one of the 65,536 results is correctly rounded. --check: compare, write nothing.
+one of the 65,536 results is correctly rounded. The tables of the near way are those that
+search16_tables.py has found. --check: compare, write nothing.
 """
 
 import argparse
@@ -26,6 +27,8 @@ ROOT = Path(__file__).resolve().parents[2]
 OUTPUT = ROOT / "native/src/coefficients16.h"
 OUTPUT_PYTHON = ROOT / "fastgelu/_coefficients16.py"
 PLACES = Path(__file__).with_name("search16_places.json")
+NEAR_WAY = Path(__file__).with_name("search16_tables.json")
+SEGMENTS = 8
 
 LOG2E = 1 / mp.log(2)
 A = 2 * mp.sqrt(2 / mp.pi)
@@ -173,7 +176,7 @@ def tables(fmt):
     return out, errors
 
 
-def constants(fmt):
+def constants(fmt, near_way):
     # the bias makes the low bits of k = n + shifter the exponent field of 2^n
     shifter = mp.mpf(3) * 2**22 + 127
     unit = mp.mpf(2) ** -fmt.unit
@@ -181,6 +184,7 @@ def constants(fmt):
     c.update(unit=unit, minus_unit=-unit, least=fmt.least)
     c.update(shifter=shifter, unit_shifter=shifter + fmt.unit)
     c.update(split=shifter - 100, split_twice=shifter - 200, split_thrice=shifter - 300)
+    c["round"] = mp.mpf(3) * 2**22  # plus this, a number is the nearest integer
     c["overflow"] = 1  # not used, but in bfloat16
     if fmt.unit:
         # times what rounds to infinity it overflows float32, times what does not it does not
@@ -194,10 +198,12 @@ def constants(fmt):
         c[f"{form}_limit"] = limit(form, fmt.result)
         c[f"{form}_grad_limit"] = limit(form, fmt.product if fmt.unit == 0 else fmt.result)
         c[f"{form}_backward_limit"] = limit(form, fmt.product)
-        # up to here nothing is clamped, and no power of two is applied in steps
-        c[f"{form}_near"], c[f"{form}_grad_near"] = c[f"{form}_limit"], c[f"{form}_grad_limit"]
-        deepest = limit(form, 90)
-        c[f"{form}_backward_near"] = min(c[f"{form}_backward_limit"], deepest)
+        for name in (form, f"{form}_grad"):
+            far = near_way[f"{name}_{fmt.name}"]["far"]
+            c[f"{name}_near"], c[f"{name}_far"] = from_bits(to_bits(far) - 1), far
+            # segments are the numbers that round to an integer
+            c[f"{name}_per"] = (SEGMENTS - mp.mpf("0.5")) / far
+        c[f"{form}_backward_near"] = c[f"{form}_grad_near"]
     return c
 
 
@@ -214,7 +220,19 @@ def scalar(value):
     return float(value if value == "-0.0" else single(value))
 
 
-def render(places):
+def encoding(fmt, value):
+    """The bits of a positive number of a format."""
+    if fmt.name == "bf16":
+        return to_bits(value) >> 16
+    return struct.unpack("<H", struct.pack("<e", value))[0]
+
+
+def columns(rows):
+    """The entries 0 of all rows, then the entries 1, ..."""
+    return [float.fromhex(entry) for column in zip(*rows) for entry in column]
+
+
+def render(places, near_way):
     """The C text, and the Python text."""
     lines = [
         "/* SPDX-License-Identifier: BSD-3-Clause */",
@@ -242,10 +260,21 @@ def render(places):
             )
         lines.append(f"enum {{ fg_deep_{fmt.name} = {int(fmt.unit > 0)} }};")
         python += ["", f"DEEP_{suffix} = {int(fmt.unit > 0)}"]
-        for name, value in constants(fmt).items():
+        for form in ("gelu", *RATES):
+            for name in (form, f"{form}_grad", f"{form}_backward"):
+                of = name.replace("_backward", "_grad")
+                bits = encoding(fmt, near_way[f"{of}_{fmt.name}"]["far"])
+                lines.append(f"enum {{ fg_{name}_far_bits_{fmt.name} = {bits:#x} }};")
+        for name, value in constants(fmt, near_way).items():
             number = scalar(value).hex()
             lines.append(f"static const fg_f32 fg_{name}_{fmt.name} = {number}f;")
             python.append(f'{name.upper()}_{suffix} = float.fromhex("{number}")')
+        for name in (form + end for form in ("gelu", *RATES) for end in ("", "_grad")):
+            values = columns(near_way[f"{name}_{fmt.name}"]["rows"])
+            lines.append(f"static const fg_f32 fg_{name}_table_{fmt.name}[] = {{")
+            lines += [*(f"    {value.hex()}f," for value in values), "};"]
+            python += [f"{name.upper()}_TABLE_{suffix} = ("]
+            python += [*(f'    float.fromhex("{value.hex()}"),' for value in values), ")"]
         for name, values in table.items():
             numbers = [n.hex() for n in moved(f"{name}_{fmt.name}", values, places)]
             lines.append(f"FG_COEFFICIENTS fg_f32 fg_{name}_{fmt.name}[] = {{")
@@ -263,7 +292,8 @@ def main():
     parser.add_argument("--check", action="store_true", help="fail if a file would change")
     parser.add_argument("--fits-only", action="store_true", help="move no last places")
     args = parser.parse_args()
-    texts = render({} if args.fits_only else json.loads(PLACES.read_text()))
+    places = {} if args.fits_only else json.loads(PLACES.read_text())
+    texts = render(places, json.loads(NEAR_WAY.read_text()))
     for output, text in zip((OUTPUT, OUTPUT_PYTHON), texts):
         if not args.check:
             output.write_text(text)
