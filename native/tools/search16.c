@@ -38,18 +38,18 @@ typedef struct job {
 } job;
 
 /* The formulas everywhere, near 0 too, where the array loops look up tables. */
-#define FORMULA(name, dtype)                                                         \
-    static void formula_##name##_##dtype(size_t n, const uint16_t *x, uint16_t *y)   \
-    {                                                                                \
-        for (size_t i = 0; i < n; i += FG_LANES_f32)                                 \
-            v_store_##dtype(y + i, name##_##dtype(v_load_##dtype(x + i), 0));        \
+#define FORMULA(name, dtype)                                                       \
+    static void formula_##name##_##dtype(size_t n, const uint16_t *x, uint16_t *y) \
+    {                                                                              \
+        for (size_t i = 0; i < n; i += FG_LANES_f32)                               \
+            v_store_##dtype(y + i, name##_##dtype(v_load_##dtype(x + i), 0));      \
     }
-#define ALL_FORMULAS(dtype) \
-    FORMULA(gelu, dtype) \
-    FORMULA(gelu_grad, dtype) \
-    FORMULA(gelu_tanh, dtype) \
+#define ALL_FORMULAS(dtype)        \
+    FORMULA(gelu, dtype)           \
+    FORMULA(gelu_grad, dtype)      \
+    FORMULA(gelu_tanh, dtype)      \
     FORMULA(gelu_tanh_grad, dtype) \
-    FORMULA(gelu_sigmoid, dtype) \
+    FORMULA(gelu_sigmoid, dtype)   \
     FORMULA(gelu_sigmoid_grad, dtype) FORMULA(silu, dtype) FORMULA(silu_grad, dtype)
 ALL_FORMULAS(f16)
 ALL_FORMULAS(bf16)
@@ -71,7 +71,7 @@ ALL_UNROUNDED(bf16)
     {#name "_" #dtype, fg_##name##_##dtype, FG_COUNT(fg_##name##_##dtype), {0}}
 #define GELU(name, dtype, format, reach, unrounded)                                         \
     {                                                                                       \
-        #name, format, reach, formula_##name##_##dtype, unrounded,                             \
+        #name, format, reach, formula_##name##_##dtype, unrounded,                          \
         {                                                                                   \
             TABLE(name##_exp2, dtype), TABLE(name##_rate, dtype), TABLE(name##_num, dtype), \
                 TABLE(name##_den, dtype)                                                    \
@@ -79,14 +79,14 @@ ALL_UNROUNDED(bf16)
     }
 #define VALUE(name, dtype, format, reach)                        \
     {                                                            \
-        #name, format, reach, formula_##name##_##dtype, NULL,       \
+        #name, format, reach, formula_##name##_##dtype, NULL,    \
         {                                                        \
             TABLE(name##_exp2, dtype), TABLE(name##_rate, dtype) \
         }                                                        \
     }
 #define SLOPE(name, dtype, format, reach)                                                    \
     {                                                                                        \
-        #name, format, reach, formula_##name##_##dtype, unrounded_##name##_##dtype,             \
+        #name, format, reach, formula_##name##_##dtype, unrounded_##name##_##dtype,          \
         {                                                                                    \
             TABLE(name##_exp2, dtype), TABLE(name##_rate, dtype), TABLE(name##_slope, dtype) \
         }                                                                                    \
