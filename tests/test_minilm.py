@@ -352,6 +352,11 @@ def test_closed_pipe():
     assert (child.returncode, err) == (1, b"")
 
 
+def heed_interrupts():
+    """Programs that a shell started in the background ignore SIGINT, and so would their children."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def start(*arguments):
     """The example at work, unbuffered."""
     return subprocess.Popen(
@@ -359,6 +364,7 @@ def start(*arguments):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=environment(),
+        preexec_fn=heed_interrupts if os.name == "posix" else None,
     )
 
 
