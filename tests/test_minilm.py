@@ -353,7 +353,7 @@ def test_closed_pipe():
 
 
 def heed_interrupts():
-    """Programs that a shell started in the background ignore SIGINT, and so would their children."""
+    """A program that a shell started in the background ignores SIGINT, and its children too."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
