@@ -18,6 +18,8 @@ import fastgelu.cuda as fastgelu_cuda
 from fastgelu import _dlpack
 from fastgelu._dtypes import bfloat16
 
+COMPILED_ONLY = True
+
 HALVES = {"f16": np.dtype("f2"), "bf16": bfloat16()}
 MESSAGE = "must be float16, bfloat16, float32 or float64"
 # A dtype of NumPy's for each that there is, and bfloat16 where ml_dtypes is.

@@ -141,7 +141,7 @@ def test_shorter_ways(cuda, monkeypatch, others):
     ways = tuple((0.5, 4.0 + i, True) for i in range(others))
     monkeypatch.setattr(overloads, "ways", lambda name, dtype: ways)
     kernel_ptx.cache_clear()
-    ptx = kernel_ptx("contiguous", "silu", "f32", (9, 0))
+    ptx = kernel_ptx("contiguous", "silu_grad", "f32", (9, 0))
     kernel_ptx.cache_clear()
     loop = ptx[ptx.index("ld.global.v4.f32") : ptx.rindex("st.global.v4.f32")]
     elements = overloads.IN_FLIGHT * overloads.VECTOR_BYTES // 4
@@ -439,7 +439,9 @@ try:
 except SystemExit as end:
     assert end.code == want, end.code
 """,
-        PYTHONPATH=os.pathsep.join([str(BENCHMARKS), str(HERE), os.environ.get("PYTHONPATH", "")]),
+        PYTHONPATH=os.pathsep.join(
+            filter(None, [str(BENCHMARKS), str(HERE), os.environ.get("PYTHONPATH")])
+        ),
     )
 
 
