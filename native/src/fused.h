@@ -20,7 +20,7 @@
 
 /* Of a buffer; a multiple of the lanes of every target. */
 enum {
-    FG_FUSED_BYTES = 2048,
+    FG_FUSED_BYTES = 1536, /* of stack, for up to five operands */
     FG_FUSED_BLOCK_f32 = FG_FUSED_BYTES / sizeof(fg_f32),
     FG_FUSED_BLOCK_f64 = FG_FUSED_BYTES / sizeof(fg_f64),
     FG_FUSED_BLOCK_f16 = FG_FUSED_BLOCK_f32,

@@ -25,8 +25,9 @@
 
 /* The array loops. All elements of a block go the same way (see algorithms.h), the shortest that
  * all allow; one test a block leaves the loops without a branch. In a mixed block, where some
- * elements are far, all go the near way, and the far ones are set apart and go the far way too. */
-enum { FG_BLOCK = 1024 };
+ * elements are far, all go the near way, and the far ones are set apart and go the far way too, by
+ * pieces, since stacks may be small. */
+enum { FG_BLOCK = 1024, FG_PIECE = 128 };
 enum fg_way { FG_NEAR, FG_FAR, FG_PLAIN, FG_MIXED };
 
 #define FG_WAY(dtype)                                                                         \
@@ -89,91 +90,108 @@ FG_WAY(f64)
         body;                                          \
     }
 
-/* The last few elements go by way of a small buffer. */
-#define FG_LOOP_1(name, dtype)                                                                    \
-    static FG_SINGLE void run_##name##_##dtype(size_t n, const fg_##dtype *x, fg_##dtype *y,      \
-                                               int past)                                          \
+/* The last few elements go by way of a small buffer, as a last round. */
+#define FG_LOOP_1(name, dtype)                                                                   \
+    static FG_SINGLE void run_##name##_##dtype(size_t n, const fg_##dtype *x, fg_##dtype *y,     \
+                                               int past)                                         \
+    {                                                                                            \
+        enum { LANES = FG_LANES_##dtype };                                                       \
+        fg_##dtype few[LANES] = {0}, *rest = NULL;                                               \
+        size_t left = 0;                                                                         \
+        while (n) {                                                                              \
+            if (n < LANES) {                                                                     \
+                memcpy(few, x, n * sizeof *few);                                                 \
+                rest = y, left = n, n = LANES, past = 0;                                         \
+                x = few, y = few;                                                                \
+            }                                                                                    \
+            const size_t some = n < FG_BLOCK ? n - n % LANES : FG_BLOCK;                         \
+            const enum fg_way way =                                                              \
+                way_##dtype(some, x, fg_##name##_near_##dtype, fg_##name##_end_##dtype);         \
+            if (way == FG_NEAR) {                                                                \
+                FG_EACH_VECTOR(dtype, some, FG_STORE(dtype, y, near_##name##_##dtype(value, 0))) \
+            } else if (way == FG_FAR) {                                                          \
+                FG_EACH_VECTOR(dtype, some, FG_STORE(dtype, y, far_##name##_##dtype(value, 0)))  \
+            } else if (way == FG_PLAIN) {                                                        \
+                FG_EACH_VECTOR(dtype, some, FG_STORE(dtype, y, plain_##name##_##dtype(value)))   \
+            } else {                                                                             \
+                for (size_t at = 0; at < some; at += FG_PIECE) {                                 \
+                    unsigned short which[FG_PIECE];                                              \
+                    fg_##dtype far[FG_PIECE];                                                    \
+                    const size_t part = some - at < FG_PIECE ? some - at : FG_PIECE;             \
+                    const size_t count =                                                         \
+                        set_apart_##dtype(part, x + at, fg_##name##_near_##dtype, which);        \
+                    collect_##dtype(count, which, x + at, far);                                  \
+                    for (size_t j = at; j < at + part; j += LANES)                               \
+                        v_store_##dtype(y + j, near_##name##_##dtype(v_load_##dtype(x + j), 1)); \
+                    for (size_t j = 0; j < count; j += LANES)                                    \
+                        v_store_##dtype(far + j,                                                 \
+                                        far_##name##_##dtype(v_load_##dtype(far + j), 1));       \
+                    for (size_t j = 0; j < count; j++)                                           \
+                        y[at + which[j]] = far[j];                                               \
+                }                                                                                \
+            }                                                                                    \
+            x += some;                                                                           \
+            y += some;                                                                           \
+            n -= some;                                                                           \
+        }                                                                                        \
+        if (left)                                                                                \
+            memcpy(rest, few, left * sizeof *few);                                               \
+    }
+
+#define FG_UPSTREAM(dtype) const V_##dtype upstream = v_load_##dtype(dy + j)
+#define FG_LOOP_2(name, dtype)                                                                    \
+    static FG_SINGLE void run_##name##_##dtype(size_t n, const fg_##dtype *dy,                    \
+                                               const fg_##dtype *x, fg_##dtype *dx, int past)     \
     {                                                                                             \
         enum { LANES = FG_LANES_##dtype };                                                        \
-        for (; n >= LANES;) {                                                                     \
+        fg_##dtype few[LANES] = {0}, few_dy[LANES] = {0}, *rest = NULL;                           \
+        size_t left = 0;                                                                          \
+        while (n) {                                                                               \
+            if (n < LANES) {                                                                      \
+                memcpy(few, x, n * sizeof *few);                                                  \
+                memcpy(few_dy, dy, n * sizeof *few);                                              \
+                rest = dx, left = n, n = LANES, past = 0;                                         \
+                dy = few_dy, x = few, dx = few;                                                   \
+            }                                                                                     \
             const size_t some = n < FG_BLOCK ? n - n % LANES : FG_BLOCK;                          \
             const enum fg_way way =                                                               \
                 way_##dtype(some, x, fg_##name##_near_##dtype, fg_##name##_end_##dtype);          \
             if (way == FG_NEAR) {                                                                 \
-                FG_EACH_VECTOR(dtype, some, FG_STORE(dtype, y, near_##name##_##dtype(value, 0)))  \
+                FG_EACH_VECTOR(dtype, some, FG_UPSTREAM(dtype);                                   \
+                               FG_STORE(dtype, dx, near_##name##_##dtype(upstream, value, 0)))    \
             } else if (way == FG_FAR) {                                                           \
-                FG_EACH_VECTOR(dtype, some, FG_STORE(dtype, y, far_##name##_##dtype(value, 0)))   \
+                FG_EACH_VECTOR(dtype, some, FG_UPSTREAM(dtype);                                   \
+                               FG_STORE(dtype, dx, far_##name##_##dtype(upstream, value, 0)))     \
             } else if (way == FG_PLAIN) {                                                         \
-                FG_EACH_VECTOR(dtype, some, FG_STORE(dtype, y, plain_##name##_##dtype(value)))    \
+                FG_EACH_VECTOR(dtype, some, FG_UPSTREAM(dtype);                                   \
+                               FG_STORE(dtype, dx, plain_##name##_##dtype(upstream, value)))      \
             } else {                                                                              \
-                unsigned short which[FG_BLOCK];                                                   \
-                fg_##dtype far[FG_BLOCK];                                                         \
-                const size_t count = set_apart_##dtype(some, x, fg_##name##_near_##dtype, which); \
-                collect_##dtype(count, which, x, far);                                            \
-                FG_EACH_VECTOR(dtype, some,                                                       \
-                               v_store_##dtype(y + j, near_##name##_##dtype(value, 1)))           \
-                for (size_t j = 0; j < count; j += LANES)                                         \
-                    v_store_##dtype(far + j, far_##name##_##dtype(v_load_##dtype(far + j), 1));   \
-                for (size_t j = 0; j < count; j++)                                                \
-                    y[which[j]] = far[j];                                                         \
+                for (size_t at = 0; at < some; at += FG_PIECE) {                                  \
+                    unsigned short which[FG_PIECE];                                               \
+                    fg_##dtype far[FG_PIECE], far_dy[FG_PIECE];                                   \
+                    const size_t part = some - at < FG_PIECE ? some - at : FG_PIECE;              \
+                    const size_t count =                                                          \
+                        set_apart_##dtype(part, x + at, fg_##name##_near_##dtype, which);         \
+                    collect_##dtype(count, which, x + at, far);                                   \
+                    collect_##dtype(count, which, dy + at, far_dy);                               \
+                    for (size_t j = at; j < at + part; j += LANES)                                \
+                        v_store_##dtype(dx + j, near_##name##_##dtype(v_load_##dtype(dy + j),     \
+                                                                      v_load_##dtype(x + j), 1)); \
+                    for (size_t j = 0; j < count; j += LANES)                                     \
+                        v_store_##dtype(far + j,                                                  \
+                                        far_##name##_##dtype(v_load_##dtype(far_dy + j),          \
+                                                             v_load_##dtype(far + j), 1));        \
+                    for (size_t j = 0; j < count; j++)                                            \
+                        dx[at + which[j]] = far[j];                                               \
+                }                                                                                 \
             }                                                                                     \
+            dy += some;                                                                           \
             x += some;                                                                            \
-            y += some;                                                                            \
+            dx += some;                                                                           \
             n -= some;                                                                            \
         }                                                                                         \
-        if (n) {                                                                                  \
-            fg_##dtype a[LANES] = {0};                                                            \
-            memcpy(a, x, n * sizeof *a);                                                          \
-            run_##name##_##dtype(LANES, a, a, 0);                                                 \
-            memcpy(y, a, n * sizeof *a);                                                          \
-        }                                                                                         \
-    }
-
-#define FG_UPSTREAM(dtype) const V_##dtype upstream = v_load_##dtype(dy + j)
-#define FG_LOOP_2(name, dtype)                                                                     \
-    static FG_SINGLE void run_##name##_##dtype(size_t n, const fg_##dtype *dy,                     \
-                                               const fg_##dtype *x, fg_##dtype *dx, int past)      \
-    {                                                                                              \
-        enum { LANES = FG_LANES_##dtype };                                                         \
-        for (; n >= LANES;) {                                                                      \
-            const size_t some = n < FG_BLOCK ? n - n % LANES : FG_BLOCK;                           \
-            const enum fg_way way =                                                                \
-                way_##dtype(some, x, fg_##name##_near_##dtype, fg_##name##_end_##dtype);           \
-            if (way == FG_NEAR) {                                                                  \
-                FG_EACH_VECTOR(dtype, some, FG_UPSTREAM(dtype);                                    \
-                               FG_STORE(dtype, dx, near_##name##_##dtype(upstream, value, 0)))     \
-            } else if (way == FG_FAR) {                                                            \
-                FG_EACH_VECTOR(dtype, some, FG_UPSTREAM(dtype);                                    \
-                               FG_STORE(dtype, dx, far_##name##_##dtype(upstream, value, 0)))      \
-            } else if (way == FG_PLAIN) {                                                          \
-                FG_EACH_VECTOR(dtype, some, FG_UPSTREAM(dtype);                                    \
-                               FG_STORE(dtype, dx, plain_##name##_##dtype(upstream, value)))       \
-            } else {                                                                               \
-                unsigned short which[FG_BLOCK];                                                    \
-                fg_##dtype far[FG_BLOCK], far_dy[FG_BLOCK];                                        \
-                const size_t count = set_apart_##dtype(some, x, fg_##name##_near_##dtype, which);  \
-                collect_##dtype(count, which, x, far);                                             \
-                collect_##dtype(count, which, dy, far_dy);                                         \
-                FG_EACH_VECTOR(dtype, some, FG_UPSTREAM(dtype);                                    \
-                               v_store_##dtype(dx + j, near_##name##_##dtype(upstream, value, 1))) \
-                for (size_t j = 0; j < count; j += LANES)                                          \
-                    v_store_##dtype(far + j, far_##name##_##dtype(v_load_##dtype(far_dy + j),      \
-                                                                  v_load_##dtype(far + j), 1));    \
-                for (size_t j = 0; j < count; j++)                                                 \
-                    dx[which[j]] = far[j];                                                         \
-            }                                                                                      \
-            dy += some;                                                                            \
-            x += some;                                                                             \
-            dx += some;                                                                            \
-            n -= some;                                                                             \
-        }                                                                                          \
-        if (n) {                                                                                   \
-            fg_##dtype a[LANES] = {0}, b[LANES] = {0};                                             \
-            memcpy(a, dy, n * sizeof *a);                                                          \
-            memcpy(b, x, n * sizeof *b);                                                           \
-            run_##name##_##dtype(LANES, a, b, a, 0);                                               \
-            memcpy(dx, a, n * sizeof *a);                                                          \
-        }                                                                                          \
+        if (left)                                                                                 \
+            memcpy(rest, few, left * sizeof *few);                                                \
     }
 
 /* 16 bits: two ways, near and everywhere. */
@@ -193,7 +211,14 @@ static FG_INLINE int near_16(size_t n, const uint16_t *x, uint16_t far)
                                                int past)                                     \
     {                                                                                        \
         enum { LANES = FG_LANES_##dtype };                                                   \
-        for (; n >= LANES;) {                                                                \
+        fg_##dtype few[LANES] = {0}, *rest = NULL;                                           \
+        size_t left = 0;                                                                     \
+        while (n) {                                                                          \
+            if (n < LANES) {                                                                 \
+                memcpy(few, x, n * sizeof *few);                                             \
+                rest = y, left = n, n = LANES, past = 0;                                     \
+                x = few, y = few;                                                            \
+            }                                                                                \
             const size_t some = n < FG_BLOCK_16 ? n - n % LANES : FG_BLOCK_16;               \
             if (near_16(some, x, fg_##name##_far_bits_##dtype)) {                            \
                 FG_EACH_VECTOR(dtype, some, FG_STORE(dtype, y, name##_##dtype(value, 1)))    \
@@ -204,19 +229,23 @@ static FG_INLINE int near_16(size_t n, const uint16_t *x, uint16_t far)
             y += some;                                                                       \
             n -= some;                                                                       \
         }                                                                                    \
-        if (n) {                                                                             \
-            fg_##dtype a[LANES] = {0};                                                       \
-            memcpy(a, x, n * sizeof *a);                                                     \
-            run_##name##_##dtype(LANES, a, a, 0);                                            \
-            memcpy(y, a, n * sizeof *a);                                                     \
-        }                                                                                    \
+        if (left)                                                                            \
+            memcpy(rest, few, left * sizeof *few);                                           \
     }
 #define FG_LOOP_16_2(name, dtype)                                                             \
     static FG_SINGLE void run_##name##_##dtype(size_t n, const fg_##dtype *dy,                \
                                                const fg_##dtype *x, fg_##dtype *dx, int past) \
     {                                                                                         \
         enum { LANES = FG_LANES_##dtype };                                                    \
-        for (; n >= LANES;) {                                                                 \
+        fg_##dtype few[LANES] = {0}, few_dy[LANES] = {0}, *rest = NULL;                       \
+        size_t left = 0;                                                                      \
+        while (n) {                                                                           \
+            if (n < LANES) {                                                                  \
+                memcpy(few, x, n * sizeof *few);                                              \
+                memcpy(few_dy, dy, n * sizeof *few);                                          \
+                rest = dx, left = n, n = LANES, past = 0;                                     \
+                dy = few_dy, x = few, dx = few;                                               \
+            }                                                                                 \
             const size_t some = n < FG_BLOCK_16 ? n - n % LANES : FG_BLOCK_16;                \
             if (near_16(some, x, fg_##name##_far_bits_##dtype)) {                             \
                 FG_EACH_VECTOR(dtype, some, FG_UPSTREAM(dtype);                               \
@@ -230,13 +259,8 @@ static FG_INLINE int near_16(size_t n, const uint16_t *x, uint16_t far)
             dx += some;                                                                       \
             n -= some;                                                                        \
         }                                                                                     \
-        if (n) {                                                                              \
-            fg_##dtype a[LANES] = {0}, b[LANES] = {0};                                        \
-            memcpy(a, dy, n * sizeof *a);                                                     \
-            memcpy(b, x, n * sizeof *b);                                                      \
-            run_##name##_##dtype(LANES, a, b, a, 0);                                          \
-            memcpy(dx, a, n * sizeof *a);                                                     \
-        }                                                                                     \
+        if (left)                                                                             \
+            memcpy(rest, few, left * sizeof *few);                                            \
     }
 
 #define FG_LOOP_f32_1 FG_LOOP_1
