@@ -15,7 +15,7 @@
 /* AArch64 allows no less than 128 KiB. */
 #define STACK ((size_t)(PTHREAD_STACK_MIN > 64 * 1024 ? PTHREAD_STACK_MIN : 64 * 1024))
 
-enum { MOST = 16 * 1024, N = 1000, PAINT = 0x5a };
+enum { MOST = 20 * 1024, N = 1000, PAINT = 0x5a };
 
 static unsigned char *stack; /* and a page without access below it */
 
