@@ -7,16 +7,17 @@
  *
  *   gelu          y = max(x, 0) - L,
  *                 L = t Phi(-t) = t/(alpha + beta t) exp(-t^2/2) (1 + h(t))
- *   x*s(w) forms  y = x / (1 + exp(-w(x)))
+ *   x*s(w) forms  y = max(x, 0) - t E / (1 + E),  E = exp(-w(t));
+ *                 near 0 in float64 y = x / (1 + exp(-w(x)))
  *   gelu_grad     P = c (t0 - t) exp(-t^2/2) (1 + h(t))
- *   other slopes  P = E (1 + E - t w'(t)) / (1 + E)^2,  E = exp(-w(t))
- *                 y = P for x < 0, 1 - P for x >= 0
+ *   other slopes  P = E (1 + E - t w'(t)) / (1 + E)^2
+ *   slopes        y = P for x < 0, 1 - P for x >= 0
  *
  * Near 0, for t < FG_C(<function>_far), that quantity comes from a table: t is in one of a few
  * equal segments, each with its centre m and a polynomial in t - m (tools/tables.py). That is a
- * third of the operations of the formulas above, and fewer roundings. The centre is where the
- * quantity is smaller than elsewhere in the segment, so that all terms have the sign of the sum;
- * in the segment with the zero of a slope it is that zero, and c[0] what rounding it has left.
+ * third of the operations of the formulas above, and fewer roundings. The centre is near
+ * the end where the quantity is smaller, so that most of the polynomial has the sign of its sum; in
+ * the segment with the zero of a slope it is that zero, and c[0] what rounding it has left.
  *
  * Far from 0 the formulas hold. h is a rational minimax fit (tools/generate_coefficients.py), t0
  * the zero of the slope; alpha, beta and c keep h small, so that its rounding errors count little.
@@ -327,7 +328,7 @@ static FG_INLINE pair tanh_argument(V t)
     const V g = v_fnma(n, FG_C(form##_step_lo), v_fnma(n, FG_C(form##_step_hi), u)); \
     const V r = FG_EXPM1_OVER(g, form)
 
-/* In float64 the formulas are faster near 0 too: there are no tables. */
+/* In float64 the formulas are faster near 0 too: there are no tables (NOTES.md). */
 #define FG_SIGMOID_VALUE(form, exponential)                                                  \
     static FG_INLINE V FG_NAME(form##_formula)(V x)                                          \
     {                                                                                        \
