@@ -446,7 +446,7 @@ for index, (name, dtype, *_) in enumerate(_ufuncs.FUNCTIONS):
     llvmlite.binding.add_symbol(f"fastgelu_{name}_{dtype}", _ufuncs.kernel_address(index))
 for name, address in _ufuncs.PLAN_ADDRESSES.items():
     llvmlite.binding.add_symbol(f"fastgelu_plan_{name}", address)
-for ufunc in _ufuncs.UFUNCS.values():
+for ufunc in _ufuncs.ALL_UFUNCS.values():
     if ufunc.__name__ in _ufuncs.COMPILED:
         register(ufunc)
     else:
