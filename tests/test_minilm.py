@@ -352,20 +352,20 @@ def test_closed_pipe():
     assert (child.returncode, err) == (1, b"")
 
 
-def heed_interrupts():
-    """A program that a shell started in the background ignores SIGINT, and its children too."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
 def start(*arguments):
     """The example at work, unbuffered."""
-    return subprocess.Popen(
-        [sys.executable, "-u", EXAMPLE, *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=environment(),
-        preexec_fn=heed_interrupts if os.name == "posix" else None,
-    )
+    # A program that a shell started in the background ignores SIGINT, and its children would too;
+    # a signal that is handled is none that they ignore.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return subprocess.Popen(
+            [sys.executable, "-u", EXAMPLE, *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment(),
+        )
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.skipif(os.name == "nt", reason="POSIX terminals")
