@@ -84,6 +84,9 @@ class LlvmReals:
             self.builder.icmp_signed("<", self.bits(s), self.integer(0)), a, b
         )
 
+    def positive(self, a):
+        return self.select_negative(a, self.set(-0.0), a)
+
     def select_infinite(self, s, a, b):
         infinity = self.set(float("inf"))
         return self.builder.select(self.builder.fcmp_ordered("==", self.abs(s), infinity), a, b)

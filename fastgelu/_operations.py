@@ -161,6 +161,9 @@ class NumpyReals:
     def select_negative(self, s, a, b):
         return np.where(np.signbit(s), a, b)[()]
 
+    def positive(self, a):
+        return self.select_negative(a, self._real(-0.0), a)
+
     def select_infinite(self, s, a, b):
         return np.where(np.isinf(s), a, b)[()]
 

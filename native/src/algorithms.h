@@ -5,11 +5,9 @@
  * slope(-x) = 1 - slope(x). What is needed is thus the small quantity of the negative
  * side, right relatively, at t = |x|; nothing cancels where it is taken from x or 1:
  *
- *   gelu          y = max(x, 0) - L,
- *                 L = t Phi(-t) = t/(alpha + beta t) exp(-t^2/2) (1 + h(t))
- *   x*s(w) forms  y = max(x, 0) - t E / (1 + E),  E = exp(-w(t));
- *                 near 0 in float64 y = x / (1 + exp(-w(x)))
- *   gelu_grad     P = c (t0 - t) exp(-t^2/2) (1 + h(t))
+ *   gelu          y = max(x, 0) - t Phi(-t)
+ *   x*s(w) forms  y = max(x, 0) - t E / (1 + E),  E = exp(-w(t))
+ *   gelu_grad     P = Phi(-t) - t phi(t)
  *   other slopes  P = E (1 + E - t w'(t)) / (1 + E)^2
  *   slopes        y = P for x < 0, 1 - P for x >= 0
  *
@@ -19,15 +17,20 @@
  * the end where the quantity is smaller, so that most of the polynomial has the sign of its sum; in
  * the segment with the zero of a slope it is that zero, and c[0] what rounding it has left.
  *
- * Far from 0 the formulas hold. h is a rational minimax fit (tools/generate_coefficients.py), t0
- * the zero of the slope; alpha, beta and c keep h small, so that its rounding errors count little.
- * Results are a number known well times 1 + z with a small z, or a quotient mended by its
- * remainder; what is rounded where is chosen so that every function stays below 2 ULP and no
- * operation is spent on less (NOTES.md).
+ * Far from 0 the formulas hold:
  *
- * A power of two is applied in two steps where it may leave the range of normal numbers
- * (x far below 0), the second to the finished result, so that it is rounded once. Where
- * |x| > FG_C(<function>_end), and for NaN, the result is plain: x, -0, and so on.
+ *   gelu            t Phi(-t) = c exp(-t^2/2) (1 + h(t^2)),       c = 1/sqrt(2 pi)
+ *   gelu_grad       -P = t/2 exp(-(t^2 + offset)/2) (1 + h(t^2))
+ *   x*s(w) forms    t E (1 - E + E^2), and E/(1 + E) near 0 in float64
+ *   other slopes    -P = E (a - E (1 + a (2 + E))/(1 + E)^2),     a = t w'(t) - 1
+ *
+ * h is a small rational minimax fit, E = exp(-w(t)) = 2^n (1 + q); so they are a number known
+ * well times 2^n (1 + z) with a small z. What is rounded where is chosen so that every function
+ * stays below 2 ULP and no operation is spent on less (NOTES.md).
+ *
+ * 2^n is applied in two steps where it may leave the range of normal numbers (x far below 0), the
+ * second with the last rounding. Where |x| > FG_C(<function>_end), and for NaN, the result is
+ * plain: x, -0, and so on.
  *
  *   near_<function>(x, some)      right where |x| < far; if not `some`, all are
  *   far_<function>(x, some)       right where |x| >= far and for NaN; if not `some`, all are, and
@@ -50,7 +53,7 @@ typedef struct pair {
 #define FG_COUNT(array) ((int)(sizeof(array) / sizeof((array)[0])))
 
 /* float64 needs more terms, which bring more rounding errors: some more care takes them out. */
-#define FG_CAREFUL (FG_COUNT(FG_NAME(fg_gelu_num)) > 8)
+#define FG_CAREFUL (FG_COUNT(FG_NAME(fg_silu_exp)) > 8)
 
 /* c[from] + c[from + 1] x + ... + c[to] x^(to - from): in pairs of terms, and pairs of pairs
  * where it is long, by Horner's rule in x^2 or x^4. That takes hardly more operations than
@@ -83,26 +86,6 @@ static FG_INLINE V polynomial(V x, V x2, const T *c, int from, int to)
     v_fma(x, polynomial(x, x2, FG_NAME(fg_##name), 1, FG_COUNT(FG_NAME(fg_##name)) - 1), \
           v_set(FG_NAME(fg_##name)[0]))
 
-/* a + b exactly, for |a| >= |b| or a = 0. */
-static FG_INLINE pair fast_two_sum(V a, V b)
-{
-    pair r;
-    r.hi = v_add(a, b);
-    r.lo = v_add(v_sub(a, r.hi), b);
-    return r;
-}
-
-/* a + b exactly. */
-static FG_INLINE pair two_sum(V a, V b)
-{
-    pair r;
-    r.hi = v_add(a, b);
-    const V a_part = v_sub(r.hi, b);
-    const V b_part = v_sub(r.hi, a_part);
-    r.lo = v_add(v_sub(a, a_part), v_sub(b, b_part));
-    return r;
-}
-
 /* a * b exactly, but for underflow. */
 static FG_INLINE pair two_product(V a, V b)
 {
@@ -112,11 +95,11 @@ static FG_INLINE pair two_product(V a, V b)
     return r;
 }
 
-/* The number t0 (two constants) minus t, right relatively to the last place. */
-static FG_INLINE pair distance(V t0_hi, V t0_lo, V t)
+/* a * b where that may be subnormal. Some processors take the time of thirty multiplications for
+ * one whose result is, but not for a fused one. */
+static FG_INLINE V product(V a, V b)
 {
-    const pair r = two_sum(t0_hi, v_neg(t));
-    return fast_two_sum(r.hi, v_add(r.lo, t0_lo));
+    return v_fma(a, b, FG_C(minus_zero));
 }
 
 /* ---- powers of two and the exponential ----------------------------------- */
@@ -150,10 +133,21 @@ static FG_INLINE V at_most(V k, V j)
  * g = u - n ln2/rate, and r = expm1(rate g)/g a minimax fit. The rate belongs to the form, so
  * that u is t^2, x or t with no multiplication. u is a sum; u.hi less the high part of
  * n ln2/rate is exact. */
-#define FG_EXPONENT(u, form) v_fma(u, FG_C(form##_log2e), FG_C(form##_shifter))
+#define FG_EXPONENT(u, form) v_fma(u, FG_C(form##_log2e), FG_C(shifter))
 #define FG_REDUCED(u, n, form) \
-    fast_two_sum(v_fnma(n, FG_C(form##_step_hi), (u).hi), v_fnma(n, FG_C(form##_step_lo), (u).lo))
-#define FG_EXPM1_OVER(g, form) FG_POLYNOMIAL_NEAR_0(g, v_mul(g, g), form##_exp)
+    v_add(v_fnma(n, FG_C(form##_step_hi), (u).hi), v_fnma(n, FG_C(form##_step_lo), (u).lo))
+#define FG_EXPM1_OVER(g, form) FG_POLYNOMIAL_NEAR_0(g, product(g, g), form##_exp)
+
+/* 2^n = power_kept(k) power_left(k), the first a normal number with room below */
+static FG_INLINE V power_kept(V k)
+{
+    return pow2(at_least(k, FG_C(split)));
+}
+
+static FG_INLINE V power_left(V k)
+{
+    return pow2_ratio(k, at_least(k, FG_C(split)));
+}
 
 /* ---- near 0 --------------------------------------------------------------- */
 
@@ -172,7 +166,7 @@ static FG_INLINE V from_table(V t, V per, const T *table, int rows, int columns)
     const V d = v_sub(t, v_entry(row, 0));
     V sum = v_entry(row, columns - 1);
     if (FG_CAREFUL) {
-        const V d2 = v_mul(d, d);
+        const V d2 = product(d, d);
         V odd = v_entry(row, columns - 2);
         for (int i = columns - 3; i > 3; i -= 2) {
             sum = v_fma(d2, sum, v_entry(row, i));
@@ -191,7 +185,7 @@ static FG_INLINE V from_table(V t, V per, const T *table, int rows, int columns)
 
 /* What remains of x; a zero keeps its sign: -0 - (+0). */
 #define FG_VALUE_FROM_TABLE(x, t, name) \
-    v_sub(v_select_negative(x, FG_C(minus_zero), x), FG_FROM_TABLE(t, name))
+    v_sub(v_positive(x), FG_FROM_TABLE(t, name))
 
 #define FG_NEAR_SLOPE(form)                                                                  \
     static FG_INLINE V FG_NAME(near_##form##_grad)(V x, int some)                            \
@@ -218,7 +212,7 @@ static FG_INLINE V signed_clamped(V x, V limit, int some)
     return some ? v_copysign(clamped(v_abs(x), limit, some), x) : x;
 }
 
-/* A small quantity p 2^(n - m), where m = n unless that needs two steps: then m is the first. */
+/* A small quantity p power_left(k). */
 typedef struct tail {
     V p, k;
 } tail;
@@ -254,31 +248,30 @@ static FG_INLINE V FG_NAME(near_gelu)(V x, int some)
     return FG_VALUE_FROM_TABLE(x, clamped(v_abs(x), FG_C(gelu_near), some), gelu);
 }
 
+/* What remains of x. */
+static FG_INLINE V finish_value(V x, V limit, tail r, int some)
+{
+    const V base = some ? v_select_negative(x, FG_C(minus_zero), clamped(v_abs(x), limit, 1))
+                        : v_positive(x);
+    const V y = v_fnma(r.p, power_left(r.k), base);
+    return some ? unless_plain(v_abs(x), limit, y, plain_value(x, limit)) : y;
+}
+
 static FG_INLINE V FG_NAME(far_gelu)(V x, int some)
 {
     const V limit = FG_C(gelu_limit);
     const V t = clamped(v_abs(x), limit, some);
     const pair u = two_product(t, t);
     const V k = FG_EXPONENT(u.hi, gelu);
-    const V n = v_sub(k, FG_C(gelu_shifter));
-    const V h = v_div(FG_POLYNOMIAL(t, u.hi, gelu_num), FG_POLYNOMIAL(t, u.hi, gelu_den));
-    /* b = t/(alpha + beta t), a sum: d - alpha and the remainder of the division are exact */
-    const V d = v_fma(t, FG_C(gelu_beta), FG_C(gelu_alpha));
-    const V d_lo = v_fms(t, FG_C(gelu_beta), v_sub(d, FG_C(gelu_alpha)));
-    const V inverse = v_div(FG_C(one), d);
-    const V b = v_mul(t, inverse);
-    const V b_lo = v_mul(v_fnma(b, d_lo, v_fnma(b, d, t)), inverse);
-    const V g = FG_REDUCED(u, n, gelu).hi;
-    const V r = FG_EXPM1_OVER(g, gelu);
-    const V k_split = at_least(k, FG_C(split));
-    const V scale = pow2(k_split);
-    const V high = v_mul(b, scale), low = v_mul(b_lo, scale);
+    const V n = v_sub(k, FG_C(shifter));
+    const V g = FG_REDUCED(u, n, gelu);
+    const V u2 = v_mul(u.hi, u.hi);
+    const V h = v_div(FG_POLYNOMIAL(u.hi, u2, gelu_num), FG_POLYNOMIAL(u.hi, u2, gelu_den));
     /* (1 + h)(1 + g r) = 1 + z */
-    const V z = v_fma(v_fma(g, h, g), r, h);
-    const V base = v_select_negative(x, FG_C(minus_zero), t);
-    const V y = v_sub(v_sub(base, high), v_fma(high, z, v_fma(low, z, low)));
-    const V scaled = v_select_negative(x, v_mul(y, pow2_ratio(k, k_split)), y);
-    return some ? unless_plain(v_abs(x), limit, scaled, plain_value(x, limit)) : scaled;
+    const V z = v_fma(v_fma(g, h, g), FG_EXPM1_OVER(g, gelu), h);
+    const V high = v_mul(FG_C(gelu_scale), power_kept(k));
+    const tail small = {v_fma(high, z, high), k};
+    return finish_value(x, limit, small, some);
 }
 
 /* x / (1 + 2^n (1 + g r)) where |n| < the precision, so that 1 + 2^n is exact. The rounding of the
@@ -286,17 +279,16 @@ static FG_INLINE V FG_NAME(far_gelu)(V x, int some)
 static FG_INLINE V times_sigmoid(V x, V k, V g, V r)
 {
     const V scale = pow2(k);
-    return v_div(x, v_fma(v_mul(g, scale), r, v_add(FG_C(one), scale)));
+    return v_div(x, v_fma(product(g, scale), r, v_add(FG_C(one), scale)));
 }
 
 /* t E / (1 + E) where E = 2^n (1 + g r) is so small that 1/(1 + E) = 1 - E + E^2. */
 static FG_INLINE tail small_side(V t, V k, V g, V r)
 {
-    const V scale = pow2(at_least(k, FG_C(split)));
-    const V q = v_mul(g, r), e = v_fma(q, scale, scale);
-    const V c = v_fms(e, e, e);
-    const V z = v_fma(q, c, v_add(q, c)), high = v_mul(t, scale);
-    const tail small = {v_fma(high, z, high), k};
+    const V scale = power_kept(k), q = v_mul(g, r);
+    const V e = v_fma(q, scale, scale), c = v_fms(e, e, e);
+    const V high = v_mul(t, scale);
+    const tail small = {v_fma(high, v_fma(q, c, v_add(q, c)), high), k};
     return small;
 }
 
@@ -319,7 +311,7 @@ static FG_INLINE pair tanh_argument(V t)
     const pair u = tanh_argument(v_neg(x));     \
     const V k = FG_EXPONENT(u.hi, gelu_tanh);   \
     const V n = v_sub(k, FG_C(shifter));        \
-    const V g = FG_REDUCED(u, n, gelu_tanh).hi; \
+    const V g = FG_REDUCED(u, n, gelu_tanh);    \
     const V r = FG_EXPM1_OVER(g, gelu_tanh)
 #define FG_LINEAR_EXPONENTIAL(x, form)                                               \
     const V u = v_neg(x);                                                            \
@@ -351,11 +343,7 @@ static FG_INLINE pair tanh_argument(V t)
     {                                                                                        \
         const V limit = FG_C(form##_limit);                                                  \
         const V t = clamped(v_abs(x), limit, some);                                          \
-        const tail small = FG_NAME(form##_small)(t);                                         \
-        const V y = v_sub(v_select_negative(x, FG_C(minus_zero), t), small.p);               \
-        const V below = v_mul(y, pow2_ratio(small.k, at_least(small.k, FG_C(split))));       \
-        const V scaled = v_select_negative(x, below, y);                                     \
-        return some ? unless_plain(v_abs(x), limit, scaled, plain_value(x, limit)) : scaled; \
+        return finish_value(x, limit, FG_NAME(form##_small)(t), some);                       \
     }
 FG_SIGMOID_VALUE(gelu_tanh, FG_TANH_EXPONENTIAL(x))
 FG_SIGMOID_VALUE(gelu_sigmoid, FG_LINEAR_EXPONENTIAL(x, gelu_sigmoid))
@@ -365,102 +353,79 @@ FG_SIGMOID_VALUE(silu, FG_LINEAR_EXPONENTIAL(x, silu))
 
 static FG_INLINE tail FG_NAME(gelu_tail)(V t)
 {
-    pair u = two_product(t, t);
-    const V k = FG_EXPONENT(v_add(u.hi, FG_C(gelu_grad_offset)), gelu_grad);
+    const pair u = two_product(t, t);
+    const V offset = FG_C(gelu_grad_offset);
+    const V k = v_fma(v_add(u.hi, offset), FG_C(gelu_log2e), FG_C(gelu_grad_shifter));
     const V n = v_sub(k, FG_C(gelu_grad_shifter));
-    const V h = v_div(FG_POLYNOMIAL_NEAR_0(t, u.hi, gelu_grad_num),
-                      FG_POLYNOMIAL_NEAR_0(t, u.hi, gelu_grad_den));
-    u.lo = v_add(u.lo, FG_C(gelu_grad_offset));
-    const pair g = FG_REDUCED(u, n, gelu_grad);
-    /* exp = 1 - g/2 + g^2 r */
-    const V g2 = v_mul(g.hi, g.hi), r = FG_POLYNOMIAL(g.hi, g2, gelu_grad_exp);
-    pair b = distance(FG_C(gelu_zero_hi), FG_C(gelu_zero_lo), t);
-    V z;
-    if (FG_CAREFUL) { /* h goes to t0 - t */
-        b = fast_two_sum(b.hi, v_fma(b.hi, h, v_fma(b.lo, h, b.lo)));
-        z = v_fma(g2, r, v_mul(g.hi, FG_C(minus_half)));
-        b.lo = v_fma(v_mul(g.lo, FG_C(minus_half)), b.hi, b.lo);
-    } else { /* h goes to the exponential */
-        const V gh = v_fma(g.hi, h, g.hi);
-        z = v_fma(v_mul(gh, g.hi), r, v_fma(gh, FG_C(minus_half), h));
-    }
-    const V scale = pow2(at_least(k, FG_C(split)));
-    const V high = v_mul(b.hi, scale), low = v_mul(b.lo, scale);
-    const tail p = {v_add(high, v_fma(high, z, v_fma(low, z, low))), k};
+    const V g = v_add(v_add(v_fnma(n, FG_C(gelu_step_hi), u.hi), offset),
+                      v_fnma(n, FG_C(gelu_step_lo), u.lo));
+    const V u2 = v_mul(u.hi, u.hi);
+    const V h =
+        v_div(FG_POLYNOMIAL(u.hi, u2, gelu_grad_num), FG_POLYNOMIAL(u.hi, u2, gelu_grad_den));
+    const V z = v_fma(v_fma(g, h, g), FG_EXPM1_OVER(g, gelu), h);
+    const V high = v_mul(t, power_kept(k));
+    const tail p = {v_fma(high, z, high), k};
     return p;
 }
 
-/* The slopes of the sigmoid forms at -t, with f the rate, e = f E = 2^n (1 + q), a = t w'/f - 1/f:
- *
- *   -P = E (t w' - 1 - E)/(1 + E)^2 = e (a - E/f) (1 + c),  c = -E (2 + E)/(1 + E (2 + E))
- *
- * a, which exceeds 3, is a sum; what is small of (1 + q)(1 + c) joins its low part. */
-static FG_INLINE tail sigmoid_tail(V k, pair g, V r, V rate, V inverse, pair a)
+/* The slopes of the sigmoid forms at -t, E = 2^n (1 + q), a a sum that exceeds 3. */
+static FG_INLINE tail sigmoid_tail(V k, V q, pair a)
 {
-    const V scale = pow2(at_least(k, FG_C(split)));
-    const V q = v_mul(g.hi, r);
-    const V e = v_mul(v_fma(q, scale, scale), inverse);
-    const V square = v_mul(e, v_add(e, FG_C(two)));
-    const V c = v_div(v_neg(square), v_add(square, FG_C(one)));
-    V rest = v_fma(q, c, c);
-    if (FG_CAREFUL) /* what q lacks */
-        rest = v_add(rest, v_fma(rate, g.lo, v_fms(g.hi, r, q)));
-    /* E/f below a quarter ULP of a is as good as that, and makes no subnormal product */
-    a.lo = v_fnma(at_least(e, FG_C(least)), inverse, a.lo);
-    const V high = v_mul(a.hi, scale), low = v_mul(a.lo, scale);
-    rest = v_fma(high, rest, v_fma(low, v_add(q, rest), low));
-    const tail p = {v_neg(v_add(high, v_fma(high, q, rest))), k};
+    const V scale = power_kept(k);
+    const V e = v_fma(q, scale, scale), s = v_add(e, FG_C(two));
+    const V lost = v_div(v_mul(e, v_fma(a.hi, s, FG_C(one))), v_fma(e, s, FG_C(one)));
+    const V low = v_sub(a.lo, lost);
+    const tail p = {v_mul(v_add(a.hi, v_fma(a.hi, q, v_fma(low, q, low))), scale), k};
     return p;
 }
 
-#define FG_LINEAR_TAIL(form)                                                        \
-    static FG_INLINE tail FG_NAME(form##_tail)(V t)                                 \
-    {                                                                               \
-        pair d = fast_two_sum(v_neg(t), FG_C(form##_offset_hi)); /* log(f)/f - t */ \
-        d.lo = v_add(d.lo, FG_C(form##_offset_lo));                                 \
-        pair a = fast_two_sum(t, v_neg(FG_C(form##_inverse_hi)));                   \
-        a.lo = v_sub(a.lo, FG_C(form##_inverse_lo));                                \
-        const V k = FG_EXPONENT(d.hi, form);                                        \
-        const V n = v_sub(k, FG_C(shifter));                                        \
-        const pair g = FG_REDUCED(d, n, form);                                      \
-        return sigmoid_tail(k, g, FG_EXPM1_OVER(g.hi, form), FG_C(form##_rate),     \
-                            FG_C(form##_inverse_hi), a);                            \
-    }
-FG_LINEAR_TAIL(silu)
-FG_LINEAR_TAIL(gelu_sigmoid)
+static FG_INLINE tail FG_NAME(silu_tail)(V t)
+{
+    FG_LINEAR_EXPONENTIAL(t, silu);
+    const pair a = {v_sub(t, FG_C(one)), FG_C(zero)};
+    return sigmoid_tail(k, v_mul(g, r), a);
+}
+
+static FG_INLINE tail FG_NAME(gelu_sigmoid_tail)(V t)
+{
+    FG_LINEAR_EXPONENTIAL(t, gelu_sigmoid);
+    pair a = two_product(t, FG_C(gelu_sigmoid_rate_hi));
+    a.hi = v_sub(a.hi, FG_C(one)); /* exact */
+    a.lo = v_fma(t, FG_C(gelu_sigmoid_rate_lo), a.lo);
+    return sigmoid_tail(k, v_mul(g, r), a);
+}
 
 static FG_INLINE tail FG_NAME(gelu_tanh_tail)(V t)
 {
-    const pair v = tanh_argument(t);
-    pair d = fast_two_sum(v_neg(v.hi), FG_C(gelu_tanh_offset_hi));
-    d.lo = v_add(d.lo, v_sub(FG_C(gelu_tanh_offset_lo), v.lo));
-    /* t w'/f = 3 v - 2 t */
-    const pair thrice = two_product(v.hi, FG_C(three));
-    const pair sum = fast_two_sum(thrice.hi, v_mul(t, FG_C(minus_two)));
-    pair a = fast_two_sum(sum.hi, v_neg(FG_C(gelu_tanh_inverse_hi)));
-    const V low = v_fma(v.lo, FG_C(three), v_add(thrice.lo, sum.lo));
-    a.lo = v_add(a.lo, v_sub(low, FG_C(gelu_tanh_inverse_lo)));
-    const V k = FG_EXPONENT(d.hi, gelu_tanh);
-    const V n = v_sub(k, FG_C(shifter));
-    const pair g = FG_REDUCED(d, n, gelu_tanh);
-    return sigmoid_tail(k, g, FG_EXPM1_OVER(g.hi, gelu_tanh), FG_C(gelu_tanh_rate),
-                        FG_C(gelu_tanh_inverse_hi), a);
+    FG_TANH_EXPONENTIAL(t);
+    /* w'(t) = c + 3 b t^2: c has few bits, so that the rounding error of the sum is a number */
+    const pair square = two_product(v_neg(t), v_neg(t)); /* as in u */
+    const V c = FG_C(tanh_slope_hi), b = FG_C(tanh_curve_hi);
+    pair slope;
+    slope.hi = v_fma(b, square.hi, c);
+    slope.lo = v_add(v_fms(b, square.hi, v_sub(slope.hi, c)), FG_C(tanh_slope_lo));
+    slope.lo = v_fma(FG_C(tanh_curve_lo), square.hi, v_fma(b, square.lo, slope.lo));
+    pair a = two_product(t, slope.hi);
+    a.hi = v_sub(a.hi, FG_C(one));
+    a.lo = v_fma(t, slope.lo, a.lo);
+    return sigmoid_tail(k, v_mul(g, r), a);
 }
 
 static FG_INLINE V finish_slope(V x, V limit, tail r, int some)
 {
-    const V below = v_mul(r.p, pow2_ratio(r.k, at_least(r.k, FG_C(split))));
-    const V y = v_select_negative(x, below, v_sub(FG_C(one), r.p));
+    const V base = v_select_negative(x, FG_C(minus_zero), FG_C(one));
+    const V y = v_fma(v_copysign(r.p, x), power_left(r.k), base);
     return some ? unless_plain(v_abs(x), limit, y, plain_slope(x, limit)) : y;
 }
 
 /* dy times the slope of a plain x. Of a finite x far below 0 that is not 0, just small: it makes
- * no NaN of an infinite dy. */
+ * a zero of a finite dy, and no NaN of an infinite one. */
 static FG_INLINE V plain_backward(V dy, V x, V limit)
 {
-    const V t = v_abs(x), small = pow2(FG_C(split));
-    const V slope = v_select_infinite(x, FG_C(minus_zero), v_neg(small));
-    const V reduced = v_select_infinite(x, dy, v_mul(v_mul(dy, small), small));
+    const V t = v_abs(x), none = v_copysign(FG_C(zero), dy);
+    const V beyond = v_real(i_sub(v_bits(FG_C(largest)), v_bits(v_abs(dy))));
+    const V reduced = v_select_infinite(x, dy, v_select_negative(beyond, dy, none));
+    const V slope = v_select_infinite(x, FG_C(minus_zero), FG_C(minus_half));
     const V large = v_select_negative(x, slope, FG_C(one));
     const V large_dy = v_select_negative(x, reduced, dy);
     /* a product, but one that no compiler takes out for a slope of 1: it quiets a NaN */
@@ -473,11 +438,11 @@ static FG_INLINE V plain_backward(V dy, V x, V limit)
  * -0, not just small: it makes NaN of an infinite dy. */
 static FG_INLINE V finish_backward(V dy, V x, V limit, tail r, int some)
 {
-    const V above = v_sub(FG_C(one), r.p);
     const V k = at_least(r.k, FG_C(split));
     const V k1 = at_least(r.k, FG_C(split_twice));
-    const V scaled_dy = v_mul(v_mul(dy, pow2_ratio(k1, k)), pow2_ratio(r.k, k1));
-    const V y = v_mul(v_select_negative(x, scaled_dy, dy), v_select_negative(x, r.p, above));
+    const V scaled_dy = product(product(dy, pow2_ratio(k1, k)), pow2_ratio(r.k, k1));
+    const V slope = v_select_negative(x, v_neg(r.p), v_add(FG_C(one), r.p));
+    const V y = product(v_select_negative(x, scaled_dy, dy), slope);
     return some ? unless_plain(v_abs(x), limit, y, plain_backward(dy, x, limit)) : y;
 }
 

@@ -44,6 +44,33 @@ static FG_INLINE pair constant_pair(const fg_f64 c[2])
     return r;
 }
 
+/* a + b exactly, for |a| >= |b| or a = 0. */
+static FG_INLINE pair fast_two_sum(V a, V b)
+{
+    pair r;
+    r.hi = v_add(a, b);
+    r.lo = v_add(v_sub(a, r.hi), b);
+    return r;
+}
+
+/* a + b exactly. */
+static FG_INLINE pair two_sum(V a, V b)
+{
+    pair r;
+    r.hi = v_add(a, b);
+    const V a_part = v_sub(r.hi, b);
+    const V b_part = v_sub(r.hi, a_part);
+    r.lo = v_add(v_sub(a, a_part), v_sub(b, b_part));
+    return r;
+}
+
+/* The number t0 (two constants) minus t, right relatively to the last place. */
+static FG_INLINE pair distance(V t0_hi, V t0_lo, V t)
+{
+    const pair r = two_sum(t0_hi, v_neg(t));
+    return fast_two_sum(r.hi, v_add(r.lo, t0_lo));
+}
+
 static FG_INLINE pair pair_sum(pair a, pair b)
 {
     const pair r = two_sum(a.hi, b.hi);

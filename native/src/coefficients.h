@@ -20,15 +20,12 @@ enum { fg_silu_columns_f32 = 9 };
 enum { fg_silu_grad_rows_f32 = 8 };
 enum { fg_silu_grad_columns_f32 = 9 };
 /* f32 gelu_exp: relative error of the fit 2^-28.9 */
-/* f32 gelu_grad_exp: relative error of the fit 2^-28.3 */
 /* f32 silu_exp: relative error of the fit 2^-28.9 */
 /* f32 gelu_sigmoid_exp: relative error of the fit 2^-28.9 */
 /* f32 gelu_tanh_exp: relative error of the fit 2^-28.9 */
-/* f32 gelu: relative error of the fit 2^-28.5 */
-/* f32 gelu_grad: relative error of the fit 2^-32.3 */
+/* f32 gelu: relative error of the fit 2^-29.5 */
+/* f32 gelu_grad: relative error of the fit 2^-26.8 */
 static const fg_f32 fg_two_f32 = 0x1.0000000000000p+1f;
-static const fg_f32 fg_three_f32 = 0x1.8000000000000p+1f;
-static const fg_f32 fg_minus_two_f32 = -0x1.0000000000000p+1f;
 static const fg_f32 fg_minus_half_f32 = -0x1.0000000000000p-1f;
 static const fg_f32 fg_minus_zero_f32 = -0x0.0p+0f;
 static const fg_f32 fg_zero_f32 = 0x0.0p+0f;
@@ -39,49 +36,30 @@ static const fg_f32 fg_round_f32 = 0x1.8000000000000p+23f;
 static const fg_f32 fg_shifter_f32 = 0x1.8000fe0000000p+23f;
 static const fg_f32 fg_split_f32 = 0x1.8000360000000p+23f;
 static const fg_f32 fg_split_twice_f32 = 0x1.7fff6e0000000p+23f;
-static const fg_f32 fg_least_f32 = 0x1.0000000000000p-25f;
+static const fg_f32 fg_largest_f32 = 0x1.fffffe0000000p+127f;
 static const fg_f32 fg_gelu_log2e_f32 = -0x1.7154760000000p-1f;
 static const fg_f32 fg_gelu_step_hi_f32 = -0x1.62e4300000000p+0f;
 static const fg_f32 fg_gelu_step_lo_f32 = 0x1.05c6100000000p-28f;
-static const fg_f32 fg_gelu_shifter_f32 = 0x1.8000fe0000000p+23f;
-static const fg_f32 fg_gelu_grad_log2e_f32 = -0x1.7154760000000p-1f;
-static const fg_f32 fg_gelu_grad_step_hi_f32 = -0x1.62e4300000000p+0f;
-static const fg_f32 fg_gelu_grad_step_lo_f32 = 0x1.05c6100000000p-28f;
-static const fg_f32 fg_gelu_grad_shifter_f32 = 0x1.8000fc0000000p+23f;
-static const fg_f32 fg_gelu_grad_offset_f32 = 0x1.6000000000000p-3f;
 static const fg_f32 fg_silu_log2e_f32 = 0x1.7154760000000p+0f;
 static const fg_f32 fg_silu_step_hi_f32 = 0x1.62e4300000000p-1f;
 static const fg_f32 fg_silu_step_lo_f32 = -0x1.05c6100000000p-29f;
-static const fg_f32 fg_silu_shifter_f32 = 0x1.8000fe0000000p+23f;
-static const fg_f32 fg_silu_rate_f32 = 0x1.0000000000000p+0f;
-static const fg_f32 fg_silu_offset_hi_f32 = 0x0.0p+0f;
-static const fg_f32 fg_silu_offset_lo_f32 = 0x0.0p+0f;
-static const fg_f32 fg_silu_inverse_hi_f32 = 0x1.0000000000000p+0f;
-static const fg_f32 fg_silu_inverse_lo_f32 = 0x0.0p+0f;
 static const fg_f32 fg_gelu_sigmoid_log2e_f32 = 0x1.3a4cbe0000000p+1f;
 static const fg_f32 fg_gelu_sigmoid_step_hi_f32 = 0x1.a107540000000p-2f;
 static const fg_f32 fg_gelu_sigmoid_step_lo_f32 = -0x1.2f1ed00000000p-28f;
-static const fg_f32 fg_gelu_sigmoid_shifter_f32 = 0x1.8000fe0000000p+23f;
-static const fg_f32 fg_gelu_sigmoid_rate_f32 = 0x1.b3b6460000000p+0f;
-static const fg_f32 fg_gelu_sigmoid_offset_hi_f32 = 0x1.3ff5120000000p-2f;
-static const fg_f32 fg_gelu_sigmoid_offset_lo_f32 = -0x1.32cc600000000p-28f;
-static const fg_f32 fg_gelu_sigmoid_inverse_hi_f32 = 0x1.2cd2940000000p-1f;
-static const fg_f32 fg_gelu_sigmoid_inverse_lo_f32 = -0x1.31a2be0000000p-26f;
 static const fg_f32 fg_gelu_tanh_log2e_f32 = 0x1.26aec20000000p+1f;
 static const fg_f32 fg_gelu_tanh_step_hi_f32 = 0x1.bcca540000000p-2f;
 static const fg_f32 fg_gelu_tanh_step_lo_f32 = 0x1.4fcb300000000p-27f;
-static const fg_f32 fg_gelu_tanh_shifter_f32 = 0x1.8000fe0000000p+23f;
-static const fg_f32 fg_gelu_tanh_rate_f32 = 0x1.9884540000000p+0f;
-static const fg_f32 fg_gelu_tanh_offset_hi_f32 = 0x1.2be6980000000p-2f;
-static const fg_f32 fg_gelu_tanh_offset_lo_f32 = 0x1.431d5e0000000p-32f;
-static const fg_f32 fg_gelu_tanh_inverse_hi_f32 = 0x1.40d9320000000p-1f;
-static const fg_f32 fg_gelu_tanh_inverse_lo_f32 = -0x1.3b1f4e0000000p-34f;
-static const fg_f32 fg_gelu_alpha_f32 = 0x1.d400000000000p+0f;
-static const fg_f32 fg_gelu_beta_f32 = 0x1.2600000000000p+1f;
-static const fg_f32 fg_gelu_zero_hi_f32 = 0x1.80ead20000000p-1f;
-static const fg_f32 fg_gelu_zero_lo_f32 = -0x1.a03fd40000000p-27f;
+static const fg_f32 fg_gelu_scale_f32 = 0x1.9884540000000p-2f;
+static const fg_f32 fg_gelu_grad_shifter_f32 = 0x1.8000fc0000000p+23f;
+static const fg_f32 fg_gelu_grad_offset_f32 = 0x1.ce6bb00000000p-2f;
+static const fg_f32 fg_gelu_sigmoid_rate_hi_f32 = 0x1.b3b6460000000p+0f;
+static const fg_f32 fg_gelu_sigmoid_rate_lo_f32 = -0x1.78d4fe0000000p-26f;
 static const fg_f32 fg_tanh_cubic_hi_f32 = 0x1.6e4e260000000p-5f;
 static const fg_f32 fg_tanh_cubic_lo_f32 = 0x1.a9003e0000000p-30f;
+static const fg_f32 fg_tanh_slope_hi_f32 = 0x1.9880000000000p+0f;
+static const fg_f32 fg_tanh_slope_lo_f32 = 0x1.14cf500000000p-14f;
+static const fg_f32 fg_tanh_curve_hi_f32 = 0x1.b6676c0000000p-3f;
+static const fg_f32 fg_tanh_curve_lo_f32 = -0x1.175e200000000p-32f;
 static const fg_f32 fg_gelu_limit_f32 = 0x1.e3f8ac0000000p+3f;
 static const fg_f32 fg_gelu_tanh_limit_f32 = 0x1.6221d00000000p+3f;
 static const fg_f32 fg_gelu_sigmoid_limit_f32 = 0x1.0cc9b80000000p+6f;
@@ -142,13 +120,6 @@ static const fg_f32 fg_gelu_exp_f32[] = {
     -0x1.1267aa0000000p-12f,
     0x1.6ae52a0000000p-16f,
 };
-static const fg_f32 fg_gelu_grad_exp_f32[] = {
-    0x1.fffffc0000000p-4f,
-    -0x1.5554920000000p-6f,
-    0x1.5558f00000000p-9f,
-    -0x1.1239fa0000000p-12f,
-    0x1.6a25ac0000000p-16f,
-};
 static const fg_f32 fg_silu_exp_f32[] = {
     0x1.0000000000000p+0f,
     0x1.fffffc0000000p-2f,
@@ -174,36 +145,25 @@ static const fg_f32 fg_gelu_tanh_exp_f32[] = {
     0x1.7686920000000p-6f,
 };
 static const fg_f32 fg_gelu_num_f32[] = {
-    -0x1.6000000000000p-4f,
-    0x1.172d8a0000000p-2f,
-    0x1.2e7dc40000000p-3f,
-    0x1.dcb1d00000000p-6f,
-    -0x1.205d480000000p-11f,
-    -0x1.0ae4400000000p-10f,
+    -0x1.2219440000000p-1f,
+    -0x1.7f52720000000p-3f,
+    -0x1.312dee0000000p-7f,
 };
 static const fg_f32 fg_gelu_den_f32[] = {
     0x1.0000000000000p+0f,
-    0x1.b45ee40000000p+0f,
-    0x1.4005180000000p+0f,
-    0x1.00ae360000000p-1f,
-    0x1.cd1be20000000p-4f,
-    0x1.8eb52a0000000p-7f,
+    0x1.123f660000000p+0f,
+    0x1.b892bc0000000p-3f,
+    0x1.312cfc0000000p-7f,
 };
 static const fg_f32 fg_gelu_grad_num_f32[] = {
-    0x1.b6bbba0000000p-1f,
-    0x1.3ce5b00000000p-1f,
-    0x1.3df4ec0000000p-3f,
-    -0x1.8abf600000000p-8f,
-    -0x1.5605940000000p-7f,
-    -0x1.b475920000000p-10f,
+    -0x1.01647c0000000p+1f,
+    -0x1.0fdc6c0000000p-1f,
+    -0x1.fb101a0000000p-26f,
 };
 static const fg_f32 fg_gelu_grad_den_f32[] = {
-    0x1.e800000000000p+0f,
-    0x1.8139b80000000p+1f,
-    0x1.02bb700000000p+1f,
-    0x1.759aa60000000p-1f,
-    0x1.26a35c0000000p-3f,
-    0x1.a204440000000p-7f,
+    0x1.0000000000000p+0f,
+    0x1.453a1a0000000p+1f,
+    0x1.0fdd8c0000000p-1f,
 };
 static const fg_f32 fg_gelu_table_f32[] = {
     0x0.0p+0f, 0x1.a383280000000p-2f, 0x1.30d4c60000000p+0f, 0x1.bba6c40000000p+0f,
@@ -383,15 +343,12 @@ enum { fg_silu_columns_f64 = 0 };
 enum { fg_silu_grad_rows_f64 = 256 };
 enum { fg_silu_grad_columns_f64 = 8 };
 /* f64 gelu_exp: relative error of the fit 2^-58.0 */
-/* f64 gelu_grad_exp: relative error of the fit 2^-57.9 */
 /* f64 silu_exp: relative error of the fit 2^-58.0 */
 /* f64 gelu_sigmoid_exp: relative error of the fit 2^-58.0 */
 /* f64 gelu_tanh_exp: relative error of the fit 2^-58.0 */
-/* f64 gelu: relative error of the fit 2^-60.9 */
-/* f64 gelu_grad: relative error of the fit 2^-59.7 */
+/* f64 gelu: relative error of the fit 2^-57.4 */
+/* f64 gelu_grad: relative error of the fit 2^-62.3 */
 static const fg_f64 fg_two_f64 = 0x1.0000000000000p+1;
-static const fg_f64 fg_three_f64 = 0x1.8000000000000p+1;
-static const fg_f64 fg_minus_two_f64 = -0x1.0000000000000p+1;
 static const fg_f64 fg_minus_half_f64 = -0x1.0000000000000p-1;
 static const fg_f64 fg_minus_zero_f64 = -0x0.0p+0;
 static const fg_f64 fg_zero_f64 = 0x0.0p+0;
@@ -402,49 +359,30 @@ static const fg_f64 fg_round_f64 = 0x1.8000000000000p+52;
 static const fg_f64 fg_shifter_f64 = 0x1.80000000003ffp+52;
 static const fg_f64 fg_split_f64 = 0x1.800000000007bp+52;
 static const fg_f64 fg_split_twice_f64 = 0x1.7fffffffffcf7p+52;
-static const fg_f64 fg_least_f64 = 0x1.0000000000000p-54;
+static const fg_f64 fg_largest_f64 = 0x1.fffffffffffffp+1023;
 static const fg_f64 fg_gelu_log2e_f64 = -0x1.71547652b82fep-1;
 static const fg_f64 fg_gelu_step_hi_f64 = -0x1.62e42fefa39efp+0;
 static const fg_f64 fg_gelu_step_lo_f64 = -0x1.abc9e3b39803fp-55;
-static const fg_f64 fg_gelu_shifter_f64 = 0x1.80000000003ffp+52;
-static const fg_f64 fg_gelu_grad_log2e_f64 = -0x1.71547652b82fep-1;
-static const fg_f64 fg_gelu_grad_step_hi_f64 = -0x1.62e42fefa39efp+0;
-static const fg_f64 fg_gelu_grad_step_lo_f64 = -0x1.abc9e3b39803fp-55;
-static const fg_f64 fg_gelu_grad_shifter_f64 = 0x1.80000000003fep+52;
-static const fg_f64 fg_gelu_grad_offset_f64 = 0x1.6000000000000p-3;
 static const fg_f64 fg_silu_log2e_f64 = 0x1.71547652b82fep+0;
 static const fg_f64 fg_silu_step_hi_f64 = 0x1.62e42fefa39efp-1;
 static const fg_f64 fg_silu_step_lo_f64 = 0x1.abc9e3b39803fp-56;
-static const fg_f64 fg_silu_shifter_f64 = 0x1.80000000003ffp+52;
-static const fg_f64 fg_silu_rate_f64 = 0x1.0000000000000p+0;
-static const fg_f64 fg_silu_offset_hi_f64 = 0x0.0p+0;
-static const fg_f64 fg_silu_offset_lo_f64 = 0x0.0p+0;
-static const fg_f64 fg_silu_inverse_hi_f64 = 0x1.0000000000000p+0;
-static const fg_f64 fg_silu_inverse_lo_f64 = 0x0.0p+0;
 static const fg_f64 fg_gelu_sigmoid_log2e_f64 = 0x1.3a4cbdc7ee26bp+1;
 static const fg_f64 fg_gelu_sigmoid_step_hi_f64 = 0x1.a10753b4384c1p-2;
 static const fg_f64 fg_gelu_sigmoid_step_lo_f64 = 0x1.015c728834038p-56;
-static const fg_f64 fg_gelu_sigmoid_shifter_f64 = 0x1.80000000003ffp+52;
-static const fg_f64 fg_gelu_sigmoid_rate_f64 = 0x1.b3b645a1cac08p+0;
-static const fg_f64 fg_gelu_sigmoid_offset_hi_f64 = 0x1.3ff511b34ce7fp-2;
-static const fg_f64 fg_gelu_sigmoid_offset_lo_f64 = 0x1.2aa7290e0592fp-56;
-static const fg_f64 fg_gelu_sigmoid_inverse_hi_f64 = 0x1.2cd293672ea0ap-1;
-static const fg_f64 fg_gelu_sigmoid_inverse_lo_f64 = 0x1.d2e069e3b9018p-56;
 static const fg_f64 fg_gelu_tanh_log2e_f64 = 0x1.26aec21bce759p+1;
 static const fg_f64 fg_gelu_tanh_step_hi_f64 = 0x1.bcca54a7e5982p-2;
 static const fg_f64 fg_gelu_tanh_step_lo_f64 = -0x1.7d07cb278184cp-56;
-static const fg_f64 fg_gelu_tanh_shifter_f64 = 0x1.80000000003ffp+52;
-static const fg_f64 fg_gelu_tanh_rate_f64 = 0x1.9884533d43651p+0;
-static const fg_f64 fg_gelu_tanh_offset_hi_f64 = 0x1.2be698050c758p-2;
-static const fg_f64 fg_gelu_tanh_offset_lo_f64 = -0x1.a001f9deecb54p-56;
-static const fg_f64 fg_gelu_tanh_inverse_hi_f64 = 0x1.40d931ff62706p-1;
-static const fg_f64 fg_gelu_tanh_inverse_lo_f64 = -0x1.a6a0d6f814637p-55;
-static const fg_f64 fg_gelu_alpha_f64 = 0x1.d400000000000p+0;
-static const fg_f64 fg_gelu_beta_f64 = 0x1.2600000000000p+1;
-static const fg_f64 fg_gelu_zero_hi_f64 = 0x1.80ead197f00b4p-1;
-static const fg_f64 fg_gelu_zero_lo_f64 = -0x1.13e74c58cada8p-56;
+static const fg_f64 fg_gelu_scale_f64 = 0x1.9884533d43651p-2;
+static const fg_f64 fg_gelu_grad_shifter_f64 = 0x1.80000000003fep+52;
+static const fg_f64 fg_gelu_grad_offset_f64 = 0x1.ce6bb25aa1314p-2;
+static const fg_f64 fg_gelu_sigmoid_rate_hi_f64 = 0x1.b3b645a1cac08p+0;
+static const fg_f64 fg_gelu_sigmoid_rate_lo_f64 = 0x1.89374bc6a7efap-55;
 static const fg_f64 fg_tanh_cubic_hi_f64 = 0x1.6e4e26d4801f7p-5;
 static const fg_f64 fg_tanh_cubic_lo_f64 = 0x1.441355475a31ap-59;
+static const fg_f64 fg_tanh_slope_hi_f64 = 0x1.9884530000000p+0;
+static const fg_f64 fg_tanh_slope_lo_f64 = 0x1.ea1b284687e5ap-27;
+static const fg_f64 fg_tanh_curve_hi_f64 = 0x1.b6676bf7450f0p-3;
+static const fg_f64 fg_tanh_curve_lo_f64 = 0x1.bba7351828aabp-57;
 static const fg_f64 fg_gelu_limit_f64 = 0x1.36fa9b20b73b9p+5;
 static const fg_f64 fg_gelu_tanh_limit_f64 = 0x1.59e909eff1d52p+4;
 static const fg_f64 fg_gelu_sigmoid_limit_f64 = 0x1.bbe84c9955ed0p+8;
@@ -510,18 +448,6 @@ static const fg_f64 fg_gelu_exp_f64[] = {
     0x1.28afb7deddf5fp-32,
     -0x1.ad5ba178ee659p-37,
 };
-static const fg_f64 fg_gelu_grad_exp_f64[] = {
-    0x1.000000000000ap-3,
-    -0x1.55555555554fap-6,
-    0x1.5555555550863p-9,
-    -0x1.1111111127b4dp-12,
-    0x1.6c16c1842ffa4p-16,
-    -0x1.a01a012a96674p-20,
-    0x1.a01999fb8b074p-24,
-    -0x1.71df24b10e486p-28,
-    0x1.28ad831101e8ep-32,
-    -0x1.ad808d976041ap-37,
-};
 static const fg_f64 fg_silu_exp_f64[] = {
     0x1.0000000000000p+0,
     0x1.000000000000bp-1,
@@ -562,58 +488,39 @@ static const fg_f64 fg_gelu_tanh_exp_f64[] = {
     0x1.1e9533cde18c7p-18,
 };
 static const fg_f64 fg_gelu_num_f64[] = {
-    -0x1.6000000000000p-4,
-    0x1.a7e2ece45941cp-3,
-    0x1.5221f20c9b881p-2,
-    0x1.bd6c5eb1efedap-3,
-    0x1.5be79eed64397p-4,
-    0x1.5b63045085625p-6,
-    0x1.a250884850e7ap-9,
-    0x1.5c66835871ce0p-13,
-    -0x1.59753807b29c0p-15,
-    -0x1.6af1ec0048814p-17,
-    -0x1.35aa5c1355b1dp-20,
-    -0x1.c8718c729875fp-25,
+    -0x1.6d03e4d6e6f0ep-1,
+    -0x1.06c42491f6e44p+0,
+    -0x1.788ed716ae124p-2,
+    -0x1.8ee260e9ce557p-5,
+    -0x1.52b17d2397be8p-9,
+    -0x1.821e807ddb454p-15,
 };
 static const fg_f64 fg_gelu_den_f64[] = {
     0x1.0000000000000p+0,
-    0x1.3bfb19487a6c7p+1,
-    0x1.6d2226a1ac348p+1,
-    0x1.05429c2dd0c13p+1,
-    0x1.01dc0b84eda38p+0,
-    0x1.71b0a5afcd8d6p-2,
-    0x1.8a314d849c963p-4,
-    0x1.39f6db9335ef0p-6,
-    0x1.7022332c5ef43p-9,
-    0x1.30d163bcf8852p-12,
-    0x1.4424302b7302ep-16,
-    0x1.54eaacd62ee4ap-21,
+    0x1.659ecfeaef54cp+1,
+    0x1.ed4c87a139bf8p+0,
+    0x1.001f18cfd3926p-1,
+    0x1.cc207a9f7c1b0p-5,
+    0x1.64caeb2980ee6p-9,
+    0x1.821e807ddb062p-15,
 };
 static const fg_f64 fg_gelu_grad_num_f64[] = {
-    0x1.b6bbb92bfbf06p-1,
-    0x1.3837172ccd658p+0,
-    0x1.98874e5d4bcf6p-1,
-    0x1.2f732cdf9ddbap-2,
-    0x1.e3d93a3c06ac1p-5,
-    0x1.3cc4a3aff2982p-10,
-    -0x1.7c65cd34e5635p-9,
-    -0x1.dd0a029f769f7p-11,
-    -0x1.321d30b766211p-13,
-    -0x1.bb69629274b5fp-17,
-    -0x1.27df864d9c725p-21,
+    -0x1.19214cac0efbfp+2,
+    -0x1.00195da38f8f9p+3,
+    -0x1.ccd8caef907e1p+1,
+    -0x1.2f1195109d282p-1,
+    -0x1.3b8dda3c4e935p-5,
+    -0x1.b3bc6a5157a10p-11,
+    -0x1.8a27b0f8d73d0p-65,
 };
 static const fg_f64 fg_gelu_grad_den_f64[] = {
-    0x1.e800000000000p+0,
-    0x1.16212539dbcbap+2,
-    0x1.261b8f6aa2c3ep+2,
-    0x1.7ccb204f42184p+1,
-    0x1.4f240dbbf9fd5p+0,
-    0x1.a4550cfd4d3f8p-2,
-    0x1.7ddeb3fa191c3p-4,
-    0x1.f2aad21d2cb75p-7,
-    0x1.c2ac8cc0b019dp-10,
-    0x1.00b07543d157cp-13,
-    0x1.1b5f18c5c8e44p-18,
+    0x1.0000000000000p+0,
+    0x1.1b3834255eb30p+3,
+    0x1.57c916a4302b4p+3,
+    0x1.07e88b917dd76p+2,
+    0x1.41f0947f3df82p-1,
+    0x1.425ccbe593cd8p-5,
+    0x1.b3bc6a5157a1fp-11,
 };
 static const fg_f64 fg_gelu_table_f64[] = {
     0x0.0p+0, 0x0.0p+0, 0x1.0000000000000p-1, -0x1.9884533d43651p-2,

@@ -124,6 +124,7 @@
     FG_INTERLEAVE_2(dtype, i_most, j_most, I)                                                    \
     FG_INTERLEAVE_2(dtype, i_min, j_min, I)                                                      \
     FG_INTERLEAVE_1(dtype, v_abs, u_abs)                                                         \
+    FG_INTERLEAVE_1(dtype, v_positive, u_positive)                                               \
     FG_INTERLEAVE_1(dtype, v_neg, u_neg)                                                         \
     FG_INTERLEAVE_2(dtype, v_add, u_add, V)                                                      \
     FG_INTERLEAVE_2(dtype, v_sub, u_sub, V)                                                      \

@@ -111,6 +111,12 @@ static FG_INLINE U_f32 u_select_negative_f32(U_f32 s, U_f32 a, U_f32 b)
 {
     return _mm256_blendv_ps(b, a, s);
 }
+/* as unsigned integers, all numbers with the sign are at least -0 */
+static FG_INLINE U_f32 u_positive_f32(U_f32 a)
+{
+    const __m256i minus_zero = _mm256_castps_si256(_mm256_set1_ps(-0.0f));
+    return _mm256_castsi256_ps(_mm256_min_epu32(_mm256_castps_si256(a), minus_zero));
+}
 static FG_INLINE U_f32 u_copysign_f32(U_f32 a, U_f32 s)
 {
     const U_f32 sign = _mm256_set1_ps(-0.0f);
@@ -251,6 +257,10 @@ static FG_INLINE int j_any_above_f64(J_f64 i, fg_f64 c)
 static FG_INLINE U_f64 u_select_negative_f64(U_f64 s, U_f64 a, U_f64 b)
 {
     return _mm256_blendv_pd(b, a, s);
+}
+static FG_INLINE U_f64 u_positive_f64(U_f64 a)
+{
+    return u_select_negative_f64(a, _mm256_set1_pd(-0.0), a);
 }
 static FG_INLINE U_f64 u_copysign_f64(U_f64 a, U_f64 s)
 {

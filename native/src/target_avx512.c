@@ -118,6 +118,12 @@ static FG_INLINE U_f32 u_select_negative_f32(U_f32 s, U_f32 a, U_f32 b)
 {
     return _mm512_mask_blend_ps(_mm512_movepi32_mask(_mm512_castps_si512(s)), b, a);
 }
+/* as unsigned integers, all numbers with the sign are at least -0 */
+static FG_INLINE U_f32 u_positive_f32(U_f32 a)
+{
+    const __m512i minus_zero = _mm512_castps_si512(_mm512_set1_ps(-0.0f));
+    return _mm512_castsi512_ps(_mm512_min_epu32(_mm512_castps_si512(a), minus_zero));
+}
 static FG_INLINE U_f32 u_copysign_f32(U_f32 a, U_f32 s)
 {
     const __m512i sign = _mm512_castps_si512(_mm512_set1_ps(-0.0f));
@@ -254,6 +260,11 @@ static FG_INLINE int j_any_above_f64(J_f64 i, fg_f64 c)
 static FG_INLINE U_f64 u_select_negative_f64(U_f64 s, U_f64 a, U_f64 b)
 {
     return _mm512_mask_blend_pd(_mm512_movepi64_mask(_mm512_castpd_si512(s)), b, a);
+}
+static FG_INLINE U_f64 u_positive_f64(U_f64 a)
+{
+    const __m512i minus_zero = _mm512_castpd_si512(_mm512_set1_pd(-0.0));
+    return _mm512_castsi512_pd(_mm512_min_epu64(_mm512_castpd_si512(a), minus_zero));
 }
 static FG_INLINE U_f64 u_copysign_f64(U_f64 a, U_f64 s)
 {

@@ -105,6 +105,12 @@ static FG_INLINE U_f32 u_select_negative_f32(U_f32 s, U_f32 a, U_f32 b)
 {
     return vbslq_f32(vcltzq_s32(vreinterpretq_s32_f32(s)), a, b);
 }
+/* as unsigned integers, all numbers with the sign are at least -0 */
+static FG_INLINE U_f32 u_positive_f32(U_f32 a)
+{
+    const uint32x4_t minus_zero = vdupq_n_u32(UINT32_C(1) << 31);
+    return vreinterpretq_f32_u32(vminq_u32(vreinterpretq_u32_f32(a), minus_zero));
+}
 static FG_INLINE U_f32 u_copysign_f32(U_f32 a, U_f32 s)
 {
     return vbslq_f32(vdupq_n_u32(UINT32_C(1) << 31), s, a);
@@ -245,6 +251,10 @@ static FG_INLINE int j_any_above_f64(J_f64 i, fg_f64 c)
 static FG_INLINE U_f64 u_select_negative_f64(U_f64 s, U_f64 a, U_f64 b)
 {
     return vbslq_f64(vcltzq_s64(vreinterpretq_s64_f64(s)), a, b);
+}
+static FG_INLINE U_f64 u_positive_f64(U_f64 a)
+{
+    return u_select_negative_f64(a, vdupq_n_f64(-0.0), a);
 }
 static FG_INLINE U_f64 u_copysign_f64(U_f64 a, U_f64 s)
 {

@@ -140,6 +140,10 @@ static FG_INLINE void v_stream_end(void)
     {                                                                                            \
         return u_bits_##dtype(s) < 0 ? a : b;                                                    \
     }                                                                                            \
+    static FG_INLINE U_##dtype u_positive_##dtype(U_##dtype a)                                   \
+    {                                                                                            \
+        return u_select_negative_##dtype(a, (U_##dtype)-0.0, a);                                 \
+    }                                                                                            \
     static FG_INLINE U_##dtype u_copysign_##dtype(U_##dtype a, U_##dtype s)                      \
     {                                                                                            \
         const U_##dtype size = u_abs_##dtype(a);                                                 \

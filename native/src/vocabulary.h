@@ -17,6 +17,7 @@
  *   v_select_above(t, limit, a, b)        a where t > limit, else b (and where t is NaN); no
  *                                         flag is raised for a quiet NaN
  *   v_select_negative(s, a, b)            a where the sign bit of s is set, else b
+ *   v_positive(a)                         a, or -0 where the sign bit of a is set
  *   v_copysign(a, s)                      magnitude of a, sign of s
  *   v_select_infinite(s, a, b)            a where s is infinite, else b
  *   v_bits(a) v_real(i)                   the same bits as integers, as reals
@@ -75,6 +76,7 @@
 #define v_neg FG_NAME(v_neg)
 #define v_select_above FG_NAME(v_select_above)
 #define v_select_negative FG_NAME(v_select_negative)
+#define v_positive FG_NAME(v_positive)
 #define v_bits FG_NAME(v_bits)
 #define v_real FG_NAME(v_real)
 #define i_add FG_NAME(i_add)
@@ -91,10 +93,7 @@
 #define pair FG_NAME(pair)
 #define tail FG_NAME(tail)
 #define polynomial FG_NAME(polynomial)
-#define fast_two_sum FG_NAME(fast_two_sum)
-#define two_sum FG_NAME(two_sum)
 #define two_product FG_NAME(two_product)
-#define distance FG_NAME(distance)
 #define pow2 FG_NAME(pow2)
 #define pow2_ratio FG_NAME(pow2_ratio)
 #define at_least FG_NAME(at_least)
@@ -110,6 +109,10 @@
 #define signed_clamped FG_NAME(signed_clamped)
 #define times_sigmoid FG_NAME(times_sigmoid)
 #define small_side FG_NAME(small_side)
+#define product FG_NAME(product)
+#define power_kept FG_NAME(power_kept)
+#define power_left FG_NAME(power_left)
+#define finish_value FG_NAME(finish_value)
 #define sigmoid_tail FG_NAME(sigmoid_tail)
 #define finish_slope FG_NAME(finish_slope)
 #define finish_backward FG_NAME(finish_backward)

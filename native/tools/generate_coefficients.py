@@ -51,8 +51,8 @@ F64 = Format("f64", 53, 1023, "")
 # degrees by format, the smallest whose error stays well inside a quarter ULP
 DEGREES = {
     "exp": {"f32": 5, "f64": 10},
-    "gelu": {"f32": (5, 5), "f64": (11, 11)},
-    "gelu_grad": {"f32": (5, 5), "f64": (10, 10)},
+    "gelu": {"f32": (2, 3), "f64": (5, 6)},
+    "gelu_grad": {"f32": (2, 2), "f64": (6, 6)},
 }
 
 # The near way (tables.py): where it ends, as far as the error stays well below 2 ULP; the degree
@@ -81,17 +81,17 @@ def solve(f, guess):
 A = 2 * mp.sqrt(2 / mp.pi)
 B = A * mp.mpf("0.044715")
 C = mp.mpf("1.702")
-# gelu: L = t/(alpha + beta t) exp(-t^2/2) (1 + h), for h within 0.087
-GELU_ALPHA, GELU_BETA = mp.mpf(117) / 64, mp.mpf(147) / 64
-# gelu_grad: P = c (t0 - t) exp(-t^2/2) (1 + h), c = exp(-offset/2)/2, for h from 0.45 at 0 to -0.13
-GELU_GRAD_OFFSET = mp.mpf(11) / 64
-GELU_GRAD_SCALE = mp.exp(-GELU_GRAD_OFFSET / 2) / 2
+
+
+def gelu_grad_offset(fmt):
+    """-P = t/2 exp(-(t^2 + offset)/2) (1 + h). So few bits that adding it rounds nothing."""
+    return mp.nint(-2 * mp.log(2 / mp.sqrt(2 * mp.pi)) * 2 ** (fmt.precision - 1)) / 2 ** (fmt.precision - 1)
 
 
 def rates():
     """exp(rate u) is what each form needs."""
     half = mp.mpf("0.5")
-    return {"gelu": -half, "gelu_grad": -half, "silu": mp.mpf(1), "gelu_sigmoid": C, "gelu_tanh": A}
+    return {"gelu": -half, "silu": mp.mpf(1), "gelu_sigmoid": C, "gelu_tanh": A}
 
 
 def exponents():
@@ -184,66 +184,44 @@ def fits(fmt):
     # expm1(rate g)/g over an octave of rate g, its error beside 1
     wider = 1 + mp.mpf(2) ** -12
     for form, rate in rates().items():
-        apart = form == "gelu_grad"  # the term rate g is
-
-        def over(f, apart=apart):
-            if abs(f) < mp.mpf("1e-12"):
-                return mp.mpf(1) / 2 + f / 6 if apart else 1 + f / 2
-            return (mp.expm1(f) - f) / f**2 if apart else mp.expm1(f) / f
-
         fit = remez(
-            over,
-            lambda f, y, p=1 + apart: mp.exp(f) / max(abs(f), mp.mpf("1e-3")) ** p,
+            lambda f: 1 + f / 2 if abs(f) < mp.mpf("1e-12") else mp.expm1(f) / f,
+            lambda f, y: mp.exp(f) / max(abs(f), mp.mpf("1e-3")),
             -mp.log(2) / 2 * wider,
             mp.log(2) / 2 * wider,
-            DEGREES["exp"][fmt.name] - apart,
+            DEGREES["exp"][fmt.name],
         )
         errors[f"{form}_exp"] = fit.error
-        coefficients = [c * rate ** (i + 1 + apart) for i, c in enumerate(fit.num)]
-        if not apart:
-            # what rounding c[0] adds, a multiple of g, is best made up for by so much g^3
-            lost = fmt.round(coefficients[0]) - coefficients[0]
-            coefficients[2] -= lost * mp.mpf("1.35") / (mp.log(2) / 2 / rate) ** 2
+        coefficients = [c * rate ** (i + 1) for i, c in enumerate(fit.num)]
+        # what rounding c[0] adds, a multiple of g, is best made up for by so much g^3
+        lost = fmt.round(coefficients[0]) - coefficients[0]
+        coefficients[2] -= lost * mp.mpf("1.35") / (mp.log(2) / 2 / rate) ** 2
         polys[f"{form}_exp"] = coefficients
 
     def first_that_works(*args):
         """The exchange depends on where it starts: take the first start that works."""
-        for pole in (1, 2, mp.mpf("1.5"), mp.mpf("0.5"), 3):
+        for pole in (30, 100, 10, 300):
             try:
                 return remez(*args, pole=pole)
             except ArithmeticError as e:
                 problem = e
         raise problem
 
-    def h(t):
-        return mills(t) * (GELU_ALPHA + GELU_BETA * t) - 1
-
     lim = limits(fmt)
-    fit = first_that_works(
-        h,
-        lambda t, y: 1 + y,
-        0,
-        lim["gelu_limit"],
-        *DEGREES["gelu"][fmt.name],
-    )
-    polys["gelu_num"], polys["gelu_den"], errors["gelu"] = fit.num, fit.den, fit.error
-
-    zero = zeros()["gelu"]
-
-    def g(t):
-        d = t - zero
-        if abs(d) < mp.mpf("1e-20"):
-            d = mp.mpf("1e-20")
-        return ((zero + d) / mp.sqrt(2 * mp.pi) - mills(zero + d)) / d / GELU_GRAD_SCALE - 1
-
-    fit = first_that_works(
-        g, lambda t, y: 1 + y, 0, lim["gelu_backward_limit"], *DEGREES["gelu_grad"][fmt.name]
-    )
-    # the scale that keeps every float32 result below 2 ULP; others tried do not (NOTES.md)
-    top = mp.mpf(61) / 32
-    polys["gelu_grad_num"] = [top * v for v in fit.num]
-    polys["gelu_grad_den"] = [top * v for v in fit.den]
-    errors["gelu_grad"] = fit.error
+    scale, lowered = fmt.round(1 / mp.sqrt(2 * mp.pi)), mp.exp(gelu_grad_offset(fmt) / 2)
+    small = {
+        "gelu": lambda t: t * mills(t) / scale - 1,
+        "gelu_grad": lambda t: (1 / mp.sqrt(2 * mp.pi) - mills(t) / t) * 2 * lowered - 1,
+    }
+    for name, h in small.items():
+        fit = first_that_works(
+            lambda u, h=h: h(mp.sqrt(u)),
+            lambda u, y: 1 + y,
+            lim[f"{name}_far"] ** 2,
+            lim["gelu_limit" if name == "gelu" else "gelu_backward_limit"] ** 2,
+            *DEGREES[name][fmt.name],
+        )
+        polys[f"{name}_num"], polys[f"{name}_den"], errors[name] = fit.num, fit.den, fit.error
     return polys, errors
 
 
@@ -251,8 +229,6 @@ def constants(fmt):
     """Every single constant: name -> number of the format."""
     c = {
         "two": 2,
-        "three": 3,
-        "minus_two": -2,
         "minus_half": mp.mpf("-0.5"),
         "minus_zero": "-0.0",
         "zero": 0,
@@ -270,24 +246,18 @@ def constants(fmt):
         c[name + "_hi"] = fmt.round(value)
         c[name + "_lo"] = value - c[name + "_hi"]
 
-    c["least"] = mp.mpf(2) ** -(fmt.precision + 1)
-    z = zeros()
+    c["largest"] = mp.mpf(2) ** fmt.emax * (2 - mp.mpf(2) ** (1 - fmt.precision))
     for form, rate in rates().items():
         step = mp.log(2) / rate
         c[f"{form}_log2e"] = 1 / step
         pair(f"{form}_step", step)
-        if form == "gelu_grad":
-            c[f"{form}_shifter"], c[f"{form}_offset"] = shifter - 1, GELU_GRAD_OFFSET
-            continue
-        c[f"{form}_shifter"] = shifter
-        if form == "gelu":
-            continue
-        c[f"{form}_rate"] = rate
-        pair(f"{form}_offset", mp.log(rate) / rate)
-        pair(f"{form}_inverse", 1 / rate)
-    c["gelu_alpha"], c["gelu_beta"] = GELU_ALPHA, GELU_BETA
-    pair("gelu_zero", z["gelu"])
+    c["gelu_scale"] = 1 / mp.sqrt(2 * mp.pi)
+    c["gelu_grad_shifter"], c["gelu_grad_offset"] = shifter - 1, gelu_grad_offset(fmt)
+    pair("gelu_sigmoid_rate", C)
     pair("tanh_cubic", B / A)
+    c["tanh_slope_hi"] = fmt.round(A, fmt.precision // 2)
+    c["tanh_slope_lo"] = A - c["tanh_slope_hi"]
+    pair("tanh_curve", 3 * B)
     c.update(limits(fmt))
     return {name: value if value == "-0.0" else fmt.round(value) for name, value in c.items()}
 
