@@ -35,6 +35,7 @@
  *   near_<function>(x, some)      right where |x| < far; if not `some`, all are
  *   far_<function>(x, some)       right where |x| >= far and for NaN; if not `some`, all are, and
  *                                 none exceeds the end
+ *   deep_<function>(x)            right where deep < |x| <= end: there E is beyond the last place
  *   plain_<function>(x)           right where |x| > end and for NaN
  *   <function>(x)                 right everywhere, for compilers of Python; the array loops of
  *                                 kernels.h look which of the others does
@@ -184,8 +185,7 @@ static FG_INLINE V from_table(V t, V per, const T *table, int rows, int columns)
                FG_NAME(fg_##name##_columns))
 
 /* What remains of x; a zero keeps its sign: -0 - (+0). */
-#define FG_VALUE_FROM_TABLE(x, t, name) \
-    v_sub(v_positive(x), FG_FROM_TABLE(t, name))
+#define FG_VALUE_FROM_TABLE(x, t, name) v_sub(v_positive(x), FG_FROM_TABLE(t, name))
 
 #define FG_NEAR_SLOPE(form)                                                                  \
     static FG_INLINE V FG_NAME(near_##form##_grad)(V x, int some)                            \
@@ -251,8 +251,8 @@ static FG_INLINE V FG_NAME(near_gelu)(V x, int some)
 /* What remains of x. */
 static FG_INLINE V finish_value(V x, V limit, tail r, int some)
 {
-    const V base = some ? v_select_negative(x, FG_C(minus_zero), clamped(v_abs(x), limit, 1))
-                        : v_positive(x);
+    const V base =
+        some ? v_select_negative(x, FG_C(minus_zero), clamped(v_abs(x), limit, 1)) : v_positive(x);
     const V y = v_fnma(r.p, power_left(r.k), base);
     return some ? unless_plain(v_abs(x), limit, y, plain_value(x, limit)) : y;
 }
@@ -274,6 +274,11 @@ static FG_INLINE V FG_NAME(far_gelu)(V x, int some)
     return finish_value(x, limit, small, some);
 }
 
+static FG_INLINE V FG_NAME(deep_gelu)(V x)
+{
+    return FG_NAME(far_gelu)(x, 0);
+}
+
 /* x / (1 + 2^n (1 + g r)) where |n| < the precision, so that 1 + 2^n is exact. The rounding of the
  * denominator and of the quotient make up most of the error: below 2 ULP together. */
 static FG_INLINE V times_sigmoid(V x, V k, V g, V r)
@@ -282,13 +287,29 @@ static FG_INLINE V times_sigmoid(V x, V k, V g, V r)
     return v_div(x, v_fma(product(g, scale), r, v_add(FG_C(one), scale)));
 }
 
-/* t E / (1 + E) where E = 2^n (1 + g r) is so small that 1/(1 + E) = 1 - E + E^2. */
-static FG_INLINE tail small_side(V t, V k, V g, V r)
+/* How many terms of E matter beside 1: none on the way deep, else one or two, which is all.
+ * E counts as 0 above FG_C(<function>_deep) on the others too; where that is nowhere, E is so small
+ * at the end of the near way that E^2 does not matter. */
+#define FG_TERMS(name) (FG_NAME(fg_##name##_deep) > FG_NAME(fg_##name##_end) ? 1 : 2)
+
+/* E = 2^n (1 + q) */
+static FG_INLINE V exponential_beside_1(V q, V scale, V t, V deep, int terms)
 {
-    const V scale = power_kept(k), q = v_mul(g, r);
-    const V e = v_fma(q, scale, scale), c = v_fms(e, e, e);
-    const V high = v_mul(t, scale);
-    const tail small = {v_fma(high, v_fma(q, c, v_add(q, c)), high), k};
+    const V e = v_fma(q, scale, scale);
+    return terms == 1 ? e : v_select_negative(v_sub(deep, t), FG_C(zero), e);
+}
+
+/* t E / (1 + E) = t E (1 - E + E^2), where E = 2^n (1 + g r) */
+static FG_INLINE tail small_side(V t, V k, V g, V r, V deep, int terms)
+{
+    const V scale = power_kept(k), high = v_mul(t, scale), q = v_mul(g, r);
+    V z = q;
+    if (terms) {
+        const V e = exponential_beside_1(q, scale, t, deep, terms);
+        const V c = terms == 1 ? v_neg(e) : v_fms(e, e, e);
+        z = v_fma(q, c, v_add(q, c));
+    }
+    const tail small = {v_fma(high, z, high), k};
     return small;
 }
 
@@ -307,11 +328,11 @@ static FG_INLINE pair tanh_argument(V t)
 }
 
 /* The exponential exp(-w(x)) as k, g and r, for what comes of it. */
-#define FG_TANH_EXPONENTIAL(x)                  \
-    const pair u = tanh_argument(v_neg(x));     \
-    const V k = FG_EXPONENT(u.hi, gelu_tanh);   \
-    const V n = v_sub(k, FG_C(shifter));        \
-    const V g = FG_REDUCED(u, n, gelu_tanh);    \
+#define FG_TANH_EXPONENTIAL(x)                \
+    const pair u = tanh_argument(v_neg(x));   \
+    const V k = FG_EXPONENT(u.hi, gelu_tanh); \
+    const V n = v_sub(k, FG_C(shifter));      \
+    const V g = FG_REDUCED(u, n, gelu_tanh);  \
     const V r = FG_EXPM1_OVER(g, gelu_tanh)
 #define FG_LINEAR_EXPONENTIAL(x, form)                                               \
     const V u = v_neg(x);                                                            \
@@ -321,29 +342,33 @@ static FG_INLINE pair tanh_argument(V t)
     const V r = FG_EXPM1_OVER(g, form)
 
 /* In float64 the formulas are faster near 0 too: there are no tables (NOTES.md). */
-#define FG_SIGMOID_VALUE(form, exponential)                                                  \
-    static FG_INLINE V FG_NAME(form##_formula)(V x)                                          \
-    {                                                                                        \
-        exponential;                                                                         \
-        return times_sigmoid(x, k, g, r);                                                    \
-    }                                                                                        \
-    static FG_INLINE tail FG_NAME(form##_small)(V x)                                         \
-    {                                                                                        \
-        exponential;                                                                         \
-        return small_side(x, k, g, r);                                                       \
-    }                                                                                        \
-    static FG_INLINE V FG_NAME(near_##form)(V x, int some)                                   \
-    {                                                                                        \
-        const V limit = FG_C(form##_near);                                                   \
-        return FG_NAME(fg_##form##_columns)                                                  \
-                   ? FG_VALUE_FROM_TABLE(x, clamped(v_abs(x), limit, some), form)            \
-                   : FG_NAME(form##_formula)(signed_clamped(x, limit, some));                \
-    }                                                                                        \
-    static FG_INLINE V FG_NAME(far_##form)(V x, int some)                                    \
-    {                                                                                        \
-        const V limit = FG_C(form##_limit);                                                  \
-        const V t = clamped(v_abs(x), limit, some);                                          \
-        return finish_value(x, limit, FG_NAME(form##_small)(t), some);                       \
+#define FG_SIGMOID_VALUE(form, exponential)                                                \
+    static FG_INLINE V FG_NAME(form##_formula)(V x)                                        \
+    {                                                                                      \
+        exponential;                                                                       \
+        return times_sigmoid(x, k, g, r);                                                  \
+    }                                                                                      \
+    static FG_INLINE tail FG_NAME(form##_small)(V x, int terms)                            \
+    {                                                                                      \
+        exponential;                                                                       \
+        return small_side(x, k, g, r, FG_C(form##_deep), terms);                           \
+    }                                                                                      \
+    static FG_INLINE V FG_NAME(near_##form)(V x, int some)                                 \
+    {                                                                                      \
+        const V limit = FG_C(form##_near);                                                 \
+        return FG_NAME(fg_##form##_columns)                                                \
+                   ? FG_VALUE_FROM_TABLE(x, clamped(v_abs(x), limit, some), form)          \
+                   : FG_NAME(form##_formula)(signed_clamped(x, limit, some));              \
+    }                                                                                      \
+    static FG_INLINE V FG_NAME(far_##form)(V x, int some)                                  \
+    {                                                                                      \
+        const V limit = FG_C(form##_limit);                                                \
+        const V t = clamped(v_abs(x), limit, some);                                        \
+        return finish_value(x, limit, FG_NAME(form##_small)(t, FG_TERMS(form)), some);     \
+    }                                                                                      \
+    static FG_INLINE V FG_NAME(deep_##form)(V x)                                           \
+    {                                                                                      \
+        return finish_value(x, FG_C(form##_limit), FG_NAME(form##_small)(v_abs(x), 0), 0); \
     }
 FG_SIGMOID_VALUE(gelu_tanh, FG_TANH_EXPONENTIAL(x))
 FG_SIGMOID_VALUE(gelu_sigmoid, FG_LINEAR_EXPONENTIAL(x, gelu_sigmoid))
@@ -351,8 +376,9 @@ FG_SIGMOID_VALUE(silu, FG_LINEAR_EXPONENTIAL(x, silu))
 
 /* ---- slopes ----------------------------------------------------------------- */
 
-static FG_INLINE tail FG_NAME(gelu_tail)(V t)
+static FG_INLINE tail FG_NAME(gelu_tail)(V t, int terms)
 {
+    (void)terms;
     const pair u = two_product(t, t);
     const V offset = FG_C(gelu_grad_offset);
     const V k = v_fma(v_add(u.hi, offset), FG_C(gelu_log2e), FG_C(gelu_grad_shifter));
@@ -369,33 +395,38 @@ static FG_INLINE tail FG_NAME(gelu_tail)(V t)
 }
 
 /* The slopes of the sigmoid forms at -t, E = 2^n (1 + q), a a sum that exceeds 3. */
-static FG_INLINE tail sigmoid_tail(V k, V q, pair a)
+static FG_INLINE tail sigmoid_tail(V t, V k, V q, pair a, V deep, int terms)
 {
     const V scale = power_kept(k);
-    const V e = v_fma(q, scale, scale), s = v_add(e, FG_C(two));
-    const V lost = v_div(v_mul(e, v_fma(a.hi, s, FG_C(one))), v_fma(e, s, FG_C(one)));
-    const V low = v_sub(a.lo, lost);
+    V low = a.lo;
+    if (terms) {
+        const V e = exponential_beside_1(q, scale, t, deep, terms);
+        const V s = v_add(e, FG_C(two));
+        const V whole = v_fma(v_add(a.hi, a.lo), terms == 1 ? FG_C(two) : s, FG_C(one));
+        const V lost = v_mul(e, whole);
+        low = v_sub(low, terms == 1 ? lost : v_div(lost, v_fma(e, s, FG_C(one))));
+    }
     const tail p = {v_mul(v_add(a.hi, v_fma(a.hi, q, v_fma(low, q, low))), scale), k};
     return p;
 }
 
-static FG_INLINE tail FG_NAME(silu_tail)(V t)
+static FG_INLINE tail FG_NAME(silu_tail)(V t, int terms)
 {
     FG_LINEAR_EXPONENTIAL(t, silu);
     const pair a = {v_sub(t, FG_C(one)), FG_C(zero)};
-    return sigmoid_tail(k, v_mul(g, r), a);
+    return sigmoid_tail(t, k, v_mul(g, r), a, FG_C(silu_grad_deep), terms);
 }
 
-static FG_INLINE tail FG_NAME(gelu_sigmoid_tail)(V t)
+static FG_INLINE tail FG_NAME(gelu_sigmoid_tail)(V t, int terms)
 {
     FG_LINEAR_EXPONENTIAL(t, gelu_sigmoid);
     pair a = two_product(t, FG_C(gelu_sigmoid_rate_hi));
     a.hi = v_sub(a.hi, FG_C(one)); /* exact */
     a.lo = v_fma(t, FG_C(gelu_sigmoid_rate_lo), a.lo);
-    return sigmoid_tail(k, v_mul(g, r), a);
+    return sigmoid_tail(t, k, v_mul(g, r), a, FG_C(gelu_sigmoid_grad_deep), terms);
 }
 
-static FG_INLINE tail FG_NAME(gelu_tanh_tail)(V t)
+static FG_INLINE tail FG_NAME(gelu_tanh_tail)(V t, int terms)
 {
     FG_TANH_EXPONENTIAL(t);
     /* w'(t) = c + 3 b t^2: c has few bits, so that the rounding error of the sum is a number */
@@ -408,7 +439,7 @@ static FG_INLINE tail FG_NAME(gelu_tanh_tail)(V t)
     pair a = two_product(t, slope.hi);
     a.hi = v_sub(a.hi, FG_C(one));
     a.lo = v_fma(t, slope.lo, a.lo);
-    return sigmoid_tail(k, v_mul(g, r), a);
+    return sigmoid_tail(t, k, v_mul(g, r), a, FG_C(gelu_tanh_grad_deep), terms);
 }
 
 static FG_INLINE V finish_slope(V x, V limit, tail r, int some)
@@ -457,30 +488,40 @@ FG_PLAIN_VALUE(gelu_tanh)
 FG_PLAIN_VALUE(gelu_sigmoid)
 FG_PLAIN_VALUE(silu)
 
-#define FG_SLOPE(form, call)                                                    \
-    static FG_INLINE V FG_NAME(plain_##form##_grad)(V x)                        \
-    {                                                                           \
-        return plain_slope(x, FG_C(form##_limit));                              \
-    }                                                                           \
-    static FG_INLINE V FG_NAME(plain_##form##_backward)(V dy, V x)              \
-    {                                                                           \
-        return plain_backward(dy, x, FG_C(form##_backward_limit));              \
-    }                                                                           \
-    static FG_INLINE V FG_NAME(far_##form##_grad)(V x, int some)                \
-    {                                                                           \
-        const V t = clamped(v_abs(x), FG_C(form##_limit), some);                \
-        return finish_slope(x, FG_C(form##_limit), call, some);                 \
-    }                                                                           \
-    static FG_INLINE V FG_NAME(far_##form##_backward)(V dy, V x, int some)      \
-    {                                                                           \
-        const V t = clamped(v_abs(x), FG_C(form##_backward_limit), some);       \
-        return finish_backward(dy, x, FG_C(form##_backward_limit), call, some); \
+#define FG_SLOPE(form)                                                                       \
+    static FG_INLINE V FG_NAME(plain_##form##_grad)(V x)                                     \
+    {                                                                                        \
+        return plain_slope(x, FG_C(form##_limit));                                           \
+    }                                                                                        \
+    static FG_INLINE V FG_NAME(plain_##form##_backward)(V dy, V x)                           \
+    {                                                                                        \
+        return plain_backward(dy, x, FG_C(form##_backward_limit));                           \
+    }                                                                                        \
+    static FG_INLINE V FG_NAME(far_##form##_grad)(V x, int some)                             \
+    {                                                                                        \
+        const V limit = FG_C(form##_limit), t = clamped(v_abs(x), limit, some);              \
+        return finish_slope(x, limit, FG_NAME(form##_tail)(t, FG_TERMS(form##_grad)), some); \
+    }                                                                                        \
+    static FG_INLINE V FG_NAME(far_##form##_backward)(V dy, V x, int some)                   \
+    {                                                                                        \
+        const V limit = FG_C(form##_backward_limit), t = clamped(v_abs(x), limit, some);     \
+        return finish_backward(dy, x, limit, FG_NAME(form##_tail)(t, FG_TERMS(form##_grad)), \
+                               some);                                                        \
+    }                                                                                        \
+    static FG_INLINE V FG_NAME(deep_##form##_grad)(V x)                                      \
+    {                                                                                        \
+        return finish_slope(x, FG_C(form##_limit), FG_NAME(form##_tail)(v_abs(x), 0), 0);    \
+    }                                                                                        \
+    static FG_INLINE V FG_NAME(deep_##form##_backward)(V dy, V x)                            \
+    {                                                                                        \
+        const V limit = FG_C(form##_backward_limit);                                         \
+        return finish_backward(dy, x, limit, FG_NAME(form##_tail)(v_abs(x), 0), 0);          \
     }
 
-FG_SLOPE(gelu, FG_NAME(gelu_tail)(t))
-FG_SLOPE(gelu_tanh, FG_NAME(gelu_tanh_tail)(t))
-FG_SLOPE(gelu_sigmoid, FG_NAME(gelu_sigmoid_tail)(t))
-FG_SLOPE(silu, FG_NAME(silu_tail)(t))
+FG_SLOPE(gelu)
+FG_SLOPE(gelu_tanh)
+FG_SLOPE(gelu_sigmoid)
+FG_SLOPE(silu)
 
 /* ---- everywhere --------------------------------------------------------------- */
 

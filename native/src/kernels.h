@@ -28,7 +28,7 @@
  * elements are far, all go the near way, and the far ones are set apart and go the far way too, by
  * pieces, since stacks may be small. */
 enum { FG_BLOCK = 1024, FG_PIECE = 128 };
-enum fg_way { FG_NEAR, FG_FAR, FG_PLAIN, FG_MIXED };
+enum fg_way { FG_NEAR, FG_FAR, FG_DEEP, FG_PLAIN, FG_MIXED };
 
 #define FG_WAY(dtype)                                                                         \
     static FG_INLINE I_##dtype magnitude_##dtype(const fg_##dtype *x)                         \
@@ -36,18 +36,24 @@ enum fg_way { FG_NEAR, FG_FAR, FG_PLAIN, FG_MIXED };
         return v_bits_##dtype(v_abs_##dtype(v_load_##dtype(x)));                              \
     }                                                                                         \
     static FG_INLINE enum fg_way way_##dtype(size_t n, const fg_##dtype *x, fg_##dtype near,  \
-                                             fg_##dtype end)                                  \
+                                             fg_##dtype deep, fg_##dtype end)                 \
     {                                                                                         \
-        I_##dtype most = magnitude_##dtype(x);                                                \
-        for (size_t i = FG_LANES_##dtype; i < n; i += FG_LANES_##dtype)                       \
-            most = i_most_##dtype(most, magnitude_##dtype(x + i));                            \
-        if (!i_any_above_##dtype(most, near))                                                 \
-            return FG_NEAR;                                                                   \
-        I_##dtype least = magnitude_##dtype(x);                                               \
-        for (size_t i = FG_LANES_##dtype; i < n; i += FG_LANES_##dtype)                       \
-            least = i_least_##dtype(least, magnitude_##dtype(x + i));                         \
+        I_##dtype most = magnitude_##dtype(x), least = most;                                  \
+        if (!i_any_above_##dtype(most, near)) {                                               \
+            for (size_t i = FG_LANES_##dtype; i < n; i += FG_LANES_##dtype)                   \
+                most = i_most_##dtype(most, magnitude_##dtype(x + i));                        \
+            if (!i_any_above_##dtype(most, near))                                             \
+                return FG_NEAR;                                                               \
+        } else {                                                                              \
+            for (size_t i = FG_LANES_##dtype; i < n; i += FG_LANES_##dtype) {                 \
+                const I_##dtype next = magnitude_##dtype(x + i);                              \
+                most = i_most_##dtype(most, next);                                            \
+                least = i_least_##dtype(least, next);                                         \
+            }                                                                                 \
+        }                                                                                     \
         return !i_all_above_##dtype(least, near) ? FG_MIXED                                   \
-               : !i_any_above_##dtype(most, end) ? FG_FAR                                     \
+               : !i_any_above_##dtype(most, end)                                              \
+                   ? (i_all_above_##dtype(least, deep) ? FG_DEEP : FG_FAR)                    \
                : i_all_above_##dtype(least, end) ? FG_PLAIN                                   \
                                                  : FG_MIXED;                                  \
     }                                                                                         \
@@ -106,11 +112,14 @@ FG_WAY(f64)
             }                                                                                    \
             const size_t some = n < FG_BLOCK ? n - n % LANES : FG_BLOCK;                         \
             const enum fg_way way =                                                              \
-                way_##dtype(some, x, fg_##name##_near_##dtype, fg_##name##_end_##dtype);         \
+                way_##dtype(some, x, fg_##name##_near_##dtype, fg_##name##_deep_##dtype,         \
+                            fg_##name##_end_##dtype);                                            \
             if (way == FG_NEAR) {                                                                \
                 FG_EACH_VECTOR(dtype, some, FG_STORE(dtype, y, near_##name##_##dtype(value, 0))) \
             } else if (way == FG_FAR) {                                                          \
                 FG_EACH_VECTOR(dtype, some, FG_STORE(dtype, y, far_##name##_##dtype(value, 0)))  \
+            } else if (fg_##name##_deep_##dtype < fg_##name##_end_##dtype && way == FG_DEEP) {   \
+                FG_EACH_VECTOR(dtype, some, FG_STORE(dtype, y, deep_##name##_##dtype(value)))    \
             } else if (way == FG_PLAIN) {                                                        \
                 FG_EACH_VECTOR(dtype, some, FG_STORE(dtype, y, plain_##name##_##dtype(value)))   \
             } else {                                                                             \
@@ -155,13 +164,17 @@ FG_WAY(f64)
             }                                                                                     \
             const size_t some = n < FG_BLOCK ? n - n % LANES : FG_BLOCK;                          \
             const enum fg_way way =                                                               \
-                way_##dtype(some, x, fg_##name##_near_##dtype, fg_##name##_end_##dtype);          \
+                way_##dtype(some, x, fg_##name##_near_##dtype, fg_##name##_deep_##dtype,          \
+                            fg_##name##_end_##dtype);                                             \
             if (way == FG_NEAR) {                                                                 \
                 FG_EACH_VECTOR(dtype, some, FG_UPSTREAM(dtype);                                   \
                                FG_STORE(dtype, dx, near_##name##_##dtype(upstream, value, 0)))    \
             } else if (way == FG_FAR) {                                                           \
                 FG_EACH_VECTOR(dtype, some, FG_UPSTREAM(dtype);                                   \
                                FG_STORE(dtype, dx, far_##name##_##dtype(upstream, value, 0)))     \
+            } else if (fg_##name##_deep_##dtype < fg_##name##_end_##dtype && way == FG_DEEP) {    \
+                FG_EACH_VECTOR(dtype, some, FG_UPSTREAM(dtype);                                   \
+                               FG_STORE(dtype, dx, deep_##name##_##dtype(upstream, value)))       \
             } else if (way == FG_PLAIN) {                                                         \
                 FG_EACH_VECTOR(dtype, some, FG_UPSTREAM(dtype);                                   \
                                FG_STORE(dtype, dx, plain_##name##_##dtype(upstream, value)))      \

@@ -111,6 +111,7 @@
 #define small_side FG_NAME(small_side)
 #define product FG_NAME(product)
 #define power_kept FG_NAME(power_kept)
+#define exponential_beside_1 FG_NAME(exponential_beside_1)
 #define power_left FG_NAME(power_left)
 #define finish_value FG_NAME(finish_value)
 #define sigmoid_tail FG_NAME(sigmoid_tail)

@@ -148,7 +148,7 @@ def limits(fmt):
 
     limit: beyond it -t gives -0 (value, slope), with room for a factor t w' beside the
     exponential; backward_limit: likewise for slopes that a large dy can lift; far: where the near
-    way ends; near: the number below far.
+    way ends; near: the number below far; deep: where E no longer matters.
     """
     low = fmt.emax + fmt.precision + 14
     out = {}
@@ -175,6 +175,14 @@ def limits(fmt):
                 )
             out[f"{form}{kind}_far"] = far
             out[f"{form}{kind}_near"] = far * (1 - mp.mpf(2) ** -fmt.precision)
+            # E is below a quarter of the last place of what it is added to
+            small, w = (fmt.precision + 3) * mp.log(2), exponents().get(form, [None])[0]
+            if form == "gelu" or (form == "gelu_tanh" and fmt.name == "f32"):  # nowhere
+                out[f"{form}{kind}_deep"] = mp.mpf(1024)
+            else:
+                out[f"{form}{kind}_deep"] = solve(
+                    lambda t, w=w, a=small: w(t) - a, 4 if form == "gelu_tanh" else small
+                )
     return out
 
 
