@@ -74,75 +74,140 @@ def formulas(V, I, K):
     def clamped(t, limit, some):
         return at_most(t, limit) if some else t
 
-    def from_table(t, per, table, rows, columns):
-        row = V.row(table, rows, columns, V.bits(V.fma(t, per, V.set(K.round))))
+    def from_table(t, row, columns):
         d = V.sub(t, V.entry(row, 0))
-        sum = V.entry(row, columns - 1)
         if len(K.gelu_num) > 8:
             d2 = V.mul(d, d)
-            odd = V.entry(row, columns - 2)
-            i = columns - 3
-            while i > 3:
-                sum = V.fma(d2, sum, V.entry(row, i))
-                odd = V.fma(d2, odd, V.entry(row, i - 1))
-                i -= 2
-            sum = V.fma(d, odd, V.fma(d2, sum, V.entry(row, 3)))
-            return V.fma(d, V.entry(row, 2), V.fma(d2, sum, V.entry(row, 1)))
+            even = V.entry(row, 1)
+            odd = V.entry(row, 2)
+            i = 3
+            while i < columns - 3:
+                even = V.fma(d2, even, V.entry(row, i))
+                odd = V.fma(d2, odd, V.entry(row, i + 1))
+                i += 2
+            even = V.fma(d, odd, V.fma(d2, even, V.entry(row, columns - 3)))
+            first = V.entry(row, columns - 2)
+            return V.fma(d, first, V.fma(d2, even, V.entry(row, columns - 1)))
+        sum = V.entry(row, columns - 1)
         i = columns - 2
         while i > 0:
             sum = V.fma(d, sum, V.entry(row, i))
             i -= 1
         return sum
 
-    def near_gelu_grad(x, some):
+    def near_gelu_by_row(x, row, some):
+        t = clamped(V.abs(x), V.set(K.gelu_near), some)
+        return V.sub(V.select_negative(x, V.set(K.minus_zero), x),
+            from_table(t, row, K.gelu_columns))
+
+    def near_gelu_tanh_by_row(x, row, some):
+        t = clamped(V.abs(x), V.set(K.gelu_tanh_near), some)
+        return V.sub(V.select_negative(x, V.set(K.minus_zero), x),
+            from_table(t, row, K.gelu_tanh_columns))
+
+    def near_gelu_sigmoid_by_row(x, row, some):
+        t = clamped(V.abs(x), V.set(K.gelu_sigmoid_near), some)
+        return V.sub(V.select_negative(x, V.set(K.minus_zero), x),
+            from_table(t, row, K.gelu_sigmoid_columns))
+
+    def near_silu_by_row(x, row, some):
+        t = clamped(V.abs(x), V.set(K.silu_near), some)
+        return V.sub(V.select_negative(x, V.set(K.minus_zero), x),
+            from_table(t, row, K.silu_columns))
+
+    def near_gelu_grad_by_row(x, row, some):
         t = clamped(V.abs(x), V.set(K.gelu_grad_near), some)
-        p = from_table(t, V.set(K.gelu_grad_per), K.gelu_grad_table, K.gelu_grad_rows,
-            K.gelu_grad_columns)
+        p = from_table(t, row, K.gelu_grad_columns)
         return V.select_negative(x, p, V.sub(V.set(K.one), p))
 
-    def near_gelu_backward(dy, x, some):
-        slope = near_gelu_grad(x, some)
+    def near_gelu_backward_by_row(dy, x, row, some):
+        slope = near_gelu_grad_by_row(x, row, some)
         t = V.abs(x)
         none = V.set(K.zero)
         return V.mul(V.select_above(V.set(K.gelu_grad_far), t, dy, none) if some else dy, slope)
 
-    def near_gelu_tanh_grad(x, some):
+    def near_gelu_grad(x, some):
+        return near_gelu_grad_by_row(x,
+            V.row(K.gelu_grad_table, K.gelu_grad_rows, K.gelu_grad_columns,
+                V.bits(V.fma(clamped(V.abs(x), V.set(K.gelu_grad_near), some),
+                    V.set(K.gelu_grad_per), V.set(K.round)))), some)
+
+    def near_gelu_backward(dy, x, some):
+        return near_gelu_backward_by_row(dy, x,
+            V.row(K.gelu_grad_table, K.gelu_grad_rows, K.gelu_grad_columns,
+                V.bits(V.fma(clamped(V.abs(x), V.set(K.gelu_grad_near), some),
+                    V.set(K.gelu_grad_per), V.set(K.round)))), some)
+
+    def near_gelu_tanh_grad_by_row(x, row, some):
         t = clamped(V.abs(x), V.set(K.gelu_tanh_grad_near), some)
-        p = from_table(t, V.set(K.gelu_tanh_grad_per), K.gelu_tanh_grad_table,
-            K.gelu_tanh_grad_rows, K.gelu_tanh_grad_columns)
+        p = from_table(t, row, K.gelu_tanh_grad_columns)
         return V.select_negative(x, p, V.sub(V.set(K.one), p))
 
-    def near_gelu_tanh_backward(dy, x, some):
-        slope = near_gelu_tanh_grad(x, some)
+    def near_gelu_tanh_backward_by_row(dy, x, row, some):
+        slope = near_gelu_tanh_grad_by_row(x, row, some)
         t = V.abs(x)
         none = V.set(K.zero)
         return V.mul(V.select_above(V.set(K.gelu_tanh_grad_far), t, dy, none) if some else dy,
             slope)
 
-    def near_gelu_sigmoid_grad(x, some):
+    def near_gelu_tanh_grad(x, some):
+        return near_gelu_tanh_grad_by_row(x,
+            V.row(K.gelu_tanh_grad_table, K.gelu_tanh_grad_rows, K.gelu_tanh_grad_columns,
+                V.bits(V.fma(clamped(V.abs(x), V.set(K.gelu_tanh_grad_near), some),
+                    V.set(K.gelu_tanh_grad_per), V.set(K.round)))), some)
+
+    def near_gelu_tanh_backward(dy, x, some):
+        return near_gelu_tanh_backward_by_row(dy, x,
+            V.row(K.gelu_tanh_grad_table, K.gelu_tanh_grad_rows, K.gelu_tanh_grad_columns,
+                V.bits(V.fma(clamped(V.abs(x), V.set(K.gelu_tanh_grad_near), some),
+                    V.set(K.gelu_tanh_grad_per), V.set(K.round)))), some)
+
+    def near_gelu_sigmoid_grad_by_row(x, row, some):
         t = clamped(V.abs(x), V.set(K.gelu_sigmoid_grad_near), some)
-        p = from_table(t, V.set(K.gelu_sigmoid_grad_per), K.gelu_sigmoid_grad_table,
-            K.gelu_sigmoid_grad_rows, K.gelu_sigmoid_grad_columns)
+        p = from_table(t, row, K.gelu_sigmoid_grad_columns)
         return V.select_negative(x, p, V.sub(V.set(K.one), p))
 
-    def near_gelu_sigmoid_backward(dy, x, some):
-        slope = near_gelu_sigmoid_grad(x, some)
+    def near_gelu_sigmoid_backward_by_row(dy, x, row, some):
+        slope = near_gelu_sigmoid_grad_by_row(x, row, some)
         t = V.abs(x)
         none = V.set(K.zero)
         return V.mul(V.select_above(V.set(K.gelu_sigmoid_grad_far), t, dy, none) if some else dy,
             slope)
 
-    def near_silu_grad(x, some):
+    def near_gelu_sigmoid_grad(x, some):
+        return near_gelu_sigmoid_grad_by_row(x,
+            V.row(K.gelu_sigmoid_grad_table, K.gelu_sigmoid_grad_rows, K.gelu_sigmoid_grad_columns,
+                V.bits(V.fma(clamped(V.abs(x), V.set(K.gelu_sigmoid_grad_near), some),
+                    V.set(K.gelu_sigmoid_grad_per), V.set(K.round)))), some)
+
+    def near_gelu_sigmoid_backward(dy, x, some):
+        return near_gelu_sigmoid_backward_by_row(dy, x,
+            V.row(K.gelu_sigmoid_grad_table, K.gelu_sigmoid_grad_rows, K.gelu_sigmoid_grad_columns,
+                V.bits(V.fma(clamped(V.abs(x), V.set(K.gelu_sigmoid_grad_near), some),
+                    V.set(K.gelu_sigmoid_grad_per), V.set(K.round)))), some)
+
+    def near_silu_grad_by_row(x, row, some):
         t = clamped(V.abs(x), V.set(K.silu_grad_near), some)
-        p = from_table(t, V.set(K.silu_grad_per), K.silu_grad_table, K.silu_grad_rows,
-            K.silu_grad_columns)
+        p = from_table(t, row, K.silu_grad_columns)
         return V.select_negative(x, p, V.sub(V.set(K.one), p))
 
-    def near_silu_backward(dy, x, some):
-        slope = near_silu_grad(x, some)
+    def near_silu_backward_by_row(dy, x, row, some):
+        slope = near_silu_grad_by_row(x, row, some)
         t = V.abs(x)
         none = V.set(K.zero)
         return V.mul(V.select_above(V.set(K.silu_grad_far), t, dy, none) if some else dy, slope)
+
+    def near_silu_grad(x, some):
+        return near_silu_grad_by_row(x,
+            V.row(K.silu_grad_table, K.silu_grad_rows, K.silu_grad_columns,
+                V.bits(V.fma(clamped(V.abs(x), V.set(K.silu_grad_near), some),
+                    V.set(K.silu_grad_per), V.set(K.round)))), some)
+
+    def near_silu_backward(dy, x, some):
+        return near_silu_backward_by_row(dy, x,
+            V.row(K.silu_grad_table, K.silu_grad_rows, K.silu_grad_columns,
+                V.bits(V.fma(clamped(V.abs(x), V.set(K.silu_grad_near), some),
+                    V.set(K.silu_grad_per), V.set(K.round)))), some)
 
     def signed_clamped(x, limit, some):
         return V.copysign(clamped(V.abs(x), limit, some), x) if some else x
@@ -163,9 +228,10 @@ def formulas(V, I, K):
         return V.select_above(t, limit, plain, V.select_above(t, V.set(K.one), y, plain))
 
     def near_gelu(x, some):
-        return V.sub(V.select_negative(x, V.set(K.minus_zero), x),
-            from_table(clamped(V.abs(x), V.set(K.gelu_near), some), V.set(K.gelu_per), K.gelu_table,
-                K.gelu_rows, K.gelu_columns))
+        return near_gelu_by_row(x,
+            V.row(K.gelu_table, K.gelu_rows, K.gelu_columns,
+                V.bits(V.fma(clamped(V.abs(x), V.set(K.gelu_near), some), V.set(K.gelu_per),
+                    V.set(K.round)))), some)
 
     def far_gelu(x, some):
         limit = V.set(K.gelu_limit)
@@ -241,10 +307,12 @@ def formulas(V, I, K):
 
     def near_gelu_tanh(x, some):
         limit = V.set(K.gelu_tanh_near)
-        return V.sub(V.select_negative(x, V.set(K.minus_zero), x),
-            from_table(clamped(V.abs(x), limit, some), V.set(K.gelu_tanh_per), K.gelu_tanh_table,
-                K.gelu_tanh_rows,
-                    K.gelu_tanh_columns)) if K.gelu_tanh_columns else gelu_tanh_formula(signed_clamped(x, limit, some))
+        return near_gelu_tanh_by_row(x,
+            V.row(K.gelu_tanh_table, K.gelu_tanh_rows, K.gelu_tanh_columns,
+                V.bits(V.fma(clamped(V.abs(x), V.set(K.gelu_tanh_near), some),
+                    V.set(K.gelu_tanh_per), V.set(K.round)))),
+                        some) if K.gelu_tanh_columns else gelu_tanh_formula(signed_clamped(x, limit,
+                            some))
 
     def far_gelu_tanh(x, some):
         limit = V.set(K.gelu_tanh_limit)
@@ -275,10 +343,12 @@ def formulas(V, I, K):
 
     def near_gelu_sigmoid(x, some):
         limit = V.set(K.gelu_sigmoid_near)
-        return V.sub(V.select_negative(x, V.set(K.minus_zero), x),
-            from_table(clamped(V.abs(x), limit, some), V.set(K.gelu_sigmoid_per),
-                K.gelu_sigmoid_table, K.gelu_sigmoid_rows,
-                    K.gelu_sigmoid_columns)) if K.gelu_sigmoid_columns else gelu_sigmoid_formula(signed_clamped(x, limit, some))
+        return near_gelu_sigmoid_by_row(x,
+            V.row(K.gelu_sigmoid_table, K.gelu_sigmoid_rows, K.gelu_sigmoid_columns,
+                V.bits(V.fma(clamped(V.abs(x), V.set(K.gelu_sigmoid_near), some),
+                    V.set(K.gelu_sigmoid_per), V.set(K.round)))),
+                        some) if K.gelu_sigmoid_columns else gelu_sigmoid_formula(signed_clamped(x,
+                            limit, some))
 
     def far_gelu_sigmoid(x, some):
         limit = V.set(K.gelu_sigmoid_limit)
@@ -309,9 +379,11 @@ def formulas(V, I, K):
 
     def near_silu(x, some):
         limit = V.set(K.silu_near)
-        return V.sub(V.select_negative(x, V.set(K.minus_zero), x),
-            from_table(clamped(V.abs(x), limit, some), V.set(K.silu_per), K.silu_table, K.silu_rows,
-                K.silu_columns)) if K.silu_columns else silu_formula(signed_clamped(x, limit, some))
+        return near_silu_by_row(x,
+            V.row(K.silu_table, K.silu_rows, K.silu_columns,
+                V.bits(V.fma(clamped(V.abs(x), V.set(K.silu_near), some), V.set(K.silu_per),
+                    V.set(K.round)))), some) if K.silu_columns else silu_formula(signed_clamped(x,
+                        limit, some))
 
     def far_silu(x, some):
         limit = V.set(K.silu_limit)

@@ -12,6 +12,7 @@
 
 #define FG_TARGET_NAME neon
 #define FG_REGISTERS 2 /* hardly a spill; with 4 there are dozens */
+#define FG_ROWS_FIRST 0
 
 /* Comparisons are made of integers: as such, the bits of numbers that are not negative are in
  * order, with NaN above infinity, and no flag is raised. An ordered comparison of reals raises

@@ -10,6 +10,7 @@
 
 #define FG_TARGET_NAME scalar
 #define FG_REGISTERS 1
+#define FG_ROWS_FIRST 0
 
 /* Negation and comparison are made of integers. gcc joins -fma(a, b, c) to one instruction
  * that gives a zero the other sign. An ordered comparison of reals raises invalid for NaN, and

@@ -32,6 +32,9 @@
  *   v_entry(row, n)                       its entry n. A table of float32 holds the entries 0 of
  *                                         all rows, then the entries 1, ...; of float64 row after
  *                                         row, with an even number of columns
+ *   v_keep(places, rows, columns, i)      where those rows are, as FG_LANES uint32_t in memory, for
+ *   v_kept(table, places)                 which gives the rows: only float64, for the array loops,
+ *                                         where FG_ROWS_FIRST
  *   i_above(i, c)                         an unsigned: bit l says whether lane l exceeds the bits of c
  *
  * And, to and from the 16 bits of float16 and bfloat16:

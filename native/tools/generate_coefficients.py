@@ -130,6 +130,8 @@ def tables(fmt):
         per, rows = table(f, zero, far, segments, degree, fmt.precision)
         if fmt.precision == 24:  # a register holds one coefficient of all segments
             rows = zip(*rows)
+        else:  # in the order of use
+            rows = [(centre, *reversed(row)) for centre, *row in rows]
         out[name] = per, segments, degree + 2, [value for row in rows for value in row]
     return out
 
