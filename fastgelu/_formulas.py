@@ -79,15 +79,15 @@ def formulas(V, I, K):
         if len(K.gelu_num) > 8:
             d2 = V.mul(d, d)
             even = V.entry(row, 1)
-            odd = V.entry(row, 2)
-            i = 3
+            odd = V.real(I.to_second(V.bits(even)))
+            i = 2
             while i < columns - 3:
-                even = V.fma(d2, even, V.entry(row, i))
-                odd = V.fma(d2, odd, V.entry(row, i + 1))
+                odd = V.fma(d2, odd, V.entry(row, i))
+                even = V.fma(d2, even, V.entry(row, i + 1))
                 i += 2
-            even = V.fma(d, odd, V.fma(d2, even, V.entry(row, columns - 3)))
             first = V.entry(row, columns - 2)
-            return V.fma(d, first, V.fma(d2, even, V.entry(row, columns - 1)))
+            even = V.fma(d2, V.fma(d, odd, even), V.entry(row, columns - 1))
+            return V.fma(d, first, even)
         sum = V.entry(row, columns - 1)
         i = columns - 2
         while i > 0:
@@ -669,6 +669,7 @@ OPERATIONS = (
     "i_min",
     "i_sub",
     "i_to_exponent",
+    "i_to_second",
     "v_abs",
     "v_add",
     "v_bits",

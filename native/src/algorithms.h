@@ -172,14 +172,14 @@ static FG_INLINE V from_table(V t, R row, int columns)
     const V d = v_sub(t, v_entry(row, 0));
     if (FG_CAREFUL) {
         const V d2 = v_mul(d, d);
-        V even = v_entry(row, 1), odd = v_entry(row, 2);
-        for (int i = 3; i < columns - 3; i += 2) {
-            even = v_fma(d2, even, v_entry(row, i));
-            odd = v_fma(d2, odd, v_entry(row, i + 1));
+        V even = v_entry(row, 1), odd = v_real(i_to_second(v_bits(even)));
+        for (int i = 2; i < columns - 3; i += 2) {
+            odd = v_fma(d2, odd, v_entry(row, i));
+            even = v_fma(d2, even, v_entry(row, i + 1));
         }
-        even = v_fma(d, odd, v_fma(d2, even, v_entry(row, columns - 3)));
         const V first = v_entry(row, columns - 2);
-        return v_fma(d, first, v_fma(d2, even, v_entry(row, columns - 1)));
+        even = v_fma(d2, v_fma(d, odd, even), v_entry(row, columns - 1));
+        return v_fma(d, first, even);
     }
     V sum = v_entry(row, columns - 1);
     for (int i = columns - 2; i > 0; i--)

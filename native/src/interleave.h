@@ -117,6 +117,11 @@
         FG_EACH(i.in[r] = j_to_exponent_##dtype(i.in[r]));                                       \
         return i;                                                                                \
     }                                                                                            \
+    static FG_INLINE I_##dtype i_to_second_##dtype(I_##dtype i)                                  \
+    {                                                                                            \
+        FG_EACH(i.in[r] = j_to_second_##dtype(i.in[r]));                                         \
+        return i;                                                                                \
+    }                                                                                            \
     FG_INTERLEAVE_2(dtype, i_add, j_add, I)                                                      \
     FG_INTERLEAVE_2(dtype, i_sub, j_sub, I)                                                      \
     FG_INTERLEAVE_2(dtype, i_max, j_max, I)                                                      \

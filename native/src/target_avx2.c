@@ -159,6 +159,10 @@ static FG_INLINE J_f32 j_to_exponent_f32(J_f32 a)
 {
     return _mm256_slli_epi32(a, 23);
 }
+static FG_INLINE J_f32 j_to_second_f32(J_f32 a)
+{
+    return _mm256_slli_epi32(a, 16);
+}
 
 /* the instruction looks at no more than the low 3 bits of k */
 static FG_INLINE U_f32 u_look_up_f32(const fg_f32 *entries, J_f32 k)
@@ -300,6 +304,10 @@ static FG_INLINE J_f64 j_most_f64(J_f64 a, J_f64 b)
 static FG_INLINE J_f64 j_to_exponent_f64(J_f64 a)
 {
     return _mm256_slli_epi64(a, 52);
+}
+static FG_INLINE J_f64 j_to_second_f64(J_f64 a)
+{
+    return _mm256_slli_epi64(a, 36);
 }
 
 /* where the rows of the lanes are */

@@ -114,6 +114,10 @@ static FG_INLINE void v_stream_end(void)
     {                                                                                            \
         return (J_##dtype)((unsigned_integer)a << (mantissa_bits));                              \
     }                                                                                            \
+    static FG_INLINE J_##dtype j_to_second_##dtype(J_##dtype a)                                  \
+    {                                                                                            \
+        return (J_##dtype)((unsigned_integer)a << (sizeof(a) == 8 ? 36 : 16));                   \
+    }                                                                                            \
     static FG_INLINE U_##dtype u_abs_##dtype(U_##dtype a)                                        \
     {                                                                                            \
         return u_real_##dtype((J_##dtype)((unsigned_integer)u_bits_##dtype(a) << 1 >> 1));       \

@@ -26,6 +26,8 @@
  *                                         of the real c; where that is close, the answers may
  *                                         be no and yes
  *   i_to_exponent(i)                      shifted left by the width of the mantissa field
+ *   i_to_second(i)                        shifted left by 36 (float64; 16 in float32): the second of two
+ *                                         numbers in one, of which it is the low bits
  *   v_row(table, rows, columns, i)        for each lane a row (R) of a table, the one whose number
  *                                         is in the low bits of i; rows is a power of two, and 8
  *                                         in float32
@@ -87,6 +89,7 @@
 #define v_copysign FG_NAME(v_copysign)
 #define v_select_infinite FG_NAME(v_select_infinite)
 #define i_to_exponent FG_NAME(i_to_exponent)
+#define i_to_second FG_NAME(i_to_second)
 #define v_row FG_NAME(v_row)
 #define v_entry FG_NAME(v_entry)
 
