@@ -166,7 +166,10 @@ static FG_INLINE V clamped(V t, V limit, int some)
 
 /* The polynomial of the segment of t. In float64, where it is long, the terms from d^2 on are added
  * up apart, even and odd ones side by side: that takes less time, and leaves the first term, which
- * decides next to a zero, with the rounding of its coefficient and of the sum alone. */
+ * decides next to a zero, with the rounding of its coefficient and of the sum alone. Entries are in
+ * the order of use, m, then the coefficients from the highest on, so that few registers are taken.
+ * The very last coefficient is in the low bits of the one before it, whose own rounding those
+ * are: they count so little there that the fit makes up for them, and loads are what takes time. */
 static FG_INLINE V from_table(V t, R row, int columns)
 {
     const V d = v_sub(t, v_entry(row, 0));

@@ -33,7 +33,8 @@
  *                                         in float32
  *   v_entry(row, n)                       its entry n. A table of float32 holds the entries 0 of
  *                                         all rows, then the entries 1, ...; of float64 row after
- *                                         row, with an even number of columns
+ *                                         row, with an even number of columns; two coefficients
+ *                                         may share an entry (i_to_second)
  *   v_keep(places, rows, columns, i)      where those rows are, as FG_LANES uint32_t in memory, for
  *   v_kept(table, places)                 which gives the rows: only float64, for the array loops,
  *                                         where FG_ROWS_FIRST

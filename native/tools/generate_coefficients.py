@@ -56,7 +56,8 @@ DEGREES = {
 }
 
 # The near way (tables.py): where it ends, as far as the error stays well below 2 ULP; the degree
-# of the polynomials; the number of segments (NOTES.md). No table: the formulas are faster.
+# of the polynomials, odd in float64; the number of segments (NOTES.md). Where there is no table,
+# the formulas are faster.
 TABLES = {
     "gelu": {"f32": ("4", 7, 8), "f64": ("4.5", 7, 256)},
     "gelu_tanh": {"f32": ("3.875", 7, 8)},
