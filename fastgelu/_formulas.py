@@ -35,29 +35,14 @@ def formulas(V, I, K):
             i -= step
         return sum
 
-    def fast_two_sum(a, b):
-        r_hi = V.add(a, b)
-        r_lo = V.add(V.sub(a, r_hi), b)
-        r = pair(r_hi, r_lo)
-        return r
-
-    def two_sum(a, b):
-        r_hi = V.add(a, b)
-        a_part = V.sub(r_hi, b)
-        b_part = V.sub(r_hi, a_part)
-        r_lo = V.add(V.sub(a, a_part), V.sub(b, b_part))
-        r = pair(r_hi, r_lo)
-        return r
-
     def two_product(a, b):
         r_hi = V.mul(a, b)
         r_lo = V.fms(a, b, r_hi)
         r = pair(r_hi, r_lo)
         return r
 
-    def distance(t0_hi, t0_lo, t):
-        r = two_sum(t0_hi, V.neg(t))
-        return fast_two_sum(r.hi, V.add(r.lo, t0_lo))
+    def product(a, b):
+        return V.fma(a, b, V.set(K.minus_zero))
 
     def pow2(k):
         return V.real(I.to_exponent(V.bits(k)))
@@ -71,78 +56,145 @@ def formulas(V, I, K):
     def at_most(k, j):
         return V.real(I.min(V.bits(k), V.bits(j)))
 
+    def power_kept(k):
+        return pow2(at_least(k, V.set(K.split)))
+
+    def power_left(k):
+        return pow2_ratio(k, at_least(k, V.set(K.split)))
+
     def clamped(t, limit, some):
         return at_most(t, limit) if some else t
 
-    def from_table(t, per, table, rows, columns):
-        row = V.row(table, rows, columns, V.bits(V.fma(t, per, V.set(K.round))))
+    def from_table(t, row, columns):
         d = V.sub(t, V.entry(row, 0))
+        if len(K.silu_exp) > 8:
+            d2 = product(d, d)
+            even = V.entry(row, 1)
+            odd = V.real(I.to_second(V.bits(even)))
+            i = 2
+            while i < columns - 3:
+                odd = V.fma(d2, odd, V.entry(row, i))
+                even = V.fma(d2, even, V.entry(row, i + 1))
+                i += 2
+            first = V.entry(row, columns - 2)
+            even = V.fma(d2, V.fma(d, odd, even), V.entry(row, columns - 1))
+            return V.fma(d, first, even)
         sum = V.entry(row, columns - 1)
-        if len(K.gelu_num) > 8:
-            d2 = V.mul(d, d)
-            odd = V.entry(row, columns - 2)
-            i = columns - 3
-            while i > 3:
-                sum = V.fma(d2, sum, V.entry(row, i))
-                odd = V.fma(d2, odd, V.entry(row, i - 1))
-                i -= 2
-            sum = V.fma(d, odd, V.fma(d2, sum, V.entry(row, 3)))
-            return V.fma(d, V.entry(row, 2), V.fma(d2, sum, V.entry(row, 1)))
         i = columns - 2
         while i > 0:
             sum = V.fma(d, sum, V.entry(row, i))
             i -= 1
         return sum
 
-    def near_gelu_grad(x, some):
+    def near_gelu_by_row(x, row, some):
+        t = clamped(V.abs(x), V.set(K.gelu_near), some)
+        return V.sub(V.positive(x), from_table(t, row, K.gelu_columns))
+
+    def near_gelu_tanh_by_row(x, row, some):
+        t = clamped(V.abs(x), V.set(K.gelu_tanh_near), some)
+        return V.sub(V.positive(x), from_table(t, row, K.gelu_tanh_columns))
+
+    def near_gelu_sigmoid_by_row(x, row, some):
+        t = clamped(V.abs(x), V.set(K.gelu_sigmoid_near), some)
+        return V.sub(V.positive(x), from_table(t, row, K.gelu_sigmoid_columns))
+
+    def near_silu_by_row(x, row, some):
+        t = clamped(V.abs(x), V.set(K.silu_near), some)
+        return V.sub(V.positive(x), from_table(t, row, K.silu_columns))
+
+    def near_gelu_grad_by_row(x, row, some):
         t = clamped(V.abs(x), V.set(K.gelu_grad_near), some)
-        p = from_table(t, V.set(K.gelu_grad_per), K.gelu_grad_table, K.gelu_grad_rows,
-            K.gelu_grad_columns)
+        p = from_table(t, row, K.gelu_grad_columns)
         return V.select_negative(x, p, V.sub(V.set(K.one), p))
 
-    def near_gelu_backward(dy, x, some):
-        slope = near_gelu_grad(x, some)
+    def near_gelu_backward_by_row(dy, x, row, some):
+        slope = near_gelu_grad_by_row(x, row, some)
         t = V.abs(x)
         none = V.set(K.zero)
         return V.mul(V.select_above(V.set(K.gelu_grad_far), t, dy, none) if some else dy, slope)
 
-    def near_gelu_tanh_grad(x, some):
+    def near_gelu_grad(x, some):
+        return near_gelu_grad_by_row(x,
+            V.row(K.gelu_grad_table, K.gelu_grad_rows, K.gelu_grad_columns,
+                V.bits(V.fma(clamped(V.abs(x), V.set(K.gelu_grad_near), some),
+                    V.set(K.gelu_grad_per), V.set(K.round)))), some)
+
+    def near_gelu_backward(dy, x, some):
+        return near_gelu_backward_by_row(dy, x,
+            V.row(K.gelu_grad_table, K.gelu_grad_rows, K.gelu_grad_columns,
+                V.bits(V.fma(clamped(V.abs(x), V.set(K.gelu_grad_near), some),
+                    V.set(K.gelu_grad_per), V.set(K.round)))), some)
+
+    def near_gelu_tanh_grad_by_row(x, row, some):
         t = clamped(V.abs(x), V.set(K.gelu_tanh_grad_near), some)
-        p = from_table(t, V.set(K.gelu_tanh_grad_per), K.gelu_tanh_grad_table,
-            K.gelu_tanh_grad_rows, K.gelu_tanh_grad_columns)
+        p = from_table(t, row, K.gelu_tanh_grad_columns)
         return V.select_negative(x, p, V.sub(V.set(K.one), p))
 
-    def near_gelu_tanh_backward(dy, x, some):
-        slope = near_gelu_tanh_grad(x, some)
+    def near_gelu_tanh_backward_by_row(dy, x, row, some):
+        slope = near_gelu_tanh_grad_by_row(x, row, some)
         t = V.abs(x)
         none = V.set(K.zero)
         return V.mul(V.select_above(V.set(K.gelu_tanh_grad_far), t, dy, none) if some else dy,
             slope)
 
-    def near_gelu_sigmoid_grad(x, some):
+    def near_gelu_tanh_grad(x, some):
+        return near_gelu_tanh_grad_by_row(x,
+            V.row(K.gelu_tanh_grad_table, K.gelu_tanh_grad_rows, K.gelu_tanh_grad_columns,
+                V.bits(V.fma(clamped(V.abs(x), V.set(K.gelu_tanh_grad_near), some),
+                    V.set(K.gelu_tanh_grad_per), V.set(K.round)))), some)
+
+    def near_gelu_tanh_backward(dy, x, some):
+        return near_gelu_tanh_backward_by_row(dy, x,
+            V.row(K.gelu_tanh_grad_table, K.gelu_tanh_grad_rows, K.gelu_tanh_grad_columns,
+                V.bits(V.fma(clamped(V.abs(x), V.set(K.gelu_tanh_grad_near), some),
+                    V.set(K.gelu_tanh_grad_per), V.set(K.round)))), some)
+
+    def near_gelu_sigmoid_grad_by_row(x, row, some):
         t = clamped(V.abs(x), V.set(K.gelu_sigmoid_grad_near), some)
-        p = from_table(t, V.set(K.gelu_sigmoid_grad_per), K.gelu_sigmoid_grad_table,
-            K.gelu_sigmoid_grad_rows, K.gelu_sigmoid_grad_columns)
+        p = from_table(t, row, K.gelu_sigmoid_grad_columns)
         return V.select_negative(x, p, V.sub(V.set(K.one), p))
 
-    def near_gelu_sigmoid_backward(dy, x, some):
-        slope = near_gelu_sigmoid_grad(x, some)
+    def near_gelu_sigmoid_backward_by_row(dy, x, row, some):
+        slope = near_gelu_sigmoid_grad_by_row(x, row, some)
         t = V.abs(x)
         none = V.set(K.zero)
         return V.mul(V.select_above(V.set(K.gelu_sigmoid_grad_far), t, dy, none) if some else dy,
             slope)
 
-    def near_silu_grad(x, some):
+    def near_gelu_sigmoid_grad(x, some):
+        return near_gelu_sigmoid_grad_by_row(x,
+            V.row(K.gelu_sigmoid_grad_table, K.gelu_sigmoid_grad_rows, K.gelu_sigmoid_grad_columns,
+                V.bits(V.fma(clamped(V.abs(x), V.set(K.gelu_sigmoid_grad_near), some),
+                    V.set(K.gelu_sigmoid_grad_per), V.set(K.round)))), some)
+
+    def near_gelu_sigmoid_backward(dy, x, some):
+        return near_gelu_sigmoid_backward_by_row(dy, x,
+            V.row(K.gelu_sigmoid_grad_table, K.gelu_sigmoid_grad_rows, K.gelu_sigmoid_grad_columns,
+                V.bits(V.fma(clamped(V.abs(x), V.set(K.gelu_sigmoid_grad_near), some),
+                    V.set(K.gelu_sigmoid_grad_per), V.set(K.round)))), some)
+
+    def near_silu_grad_by_row(x, row, some):
         t = clamped(V.abs(x), V.set(K.silu_grad_near), some)
-        p = from_table(t, V.set(K.silu_grad_per), K.silu_grad_table, K.silu_grad_rows,
-            K.silu_grad_columns)
+        p = from_table(t, row, K.silu_grad_columns)
         return V.select_negative(x, p, V.sub(V.set(K.one), p))
 
-    def near_silu_backward(dy, x, some):
-        slope = near_silu_grad(x, some)
+    def near_silu_backward_by_row(dy, x, row, some):
+        slope = near_silu_grad_by_row(x, row, some)
         t = V.abs(x)
         none = V.set(K.zero)
         return V.mul(V.select_above(V.set(K.silu_grad_far), t, dy, none) if some else dy, slope)
+
+    def near_silu_grad(x, some):
+        return near_silu_grad_by_row(x,
+            V.row(K.silu_grad_table, K.silu_grad_rows, K.silu_grad_columns,
+                V.bits(V.fma(clamped(V.abs(x), V.set(K.silu_grad_near), some),
+                    V.set(K.silu_grad_per), V.set(K.round)))), some)
+
+    def near_silu_backward(dy, x, some):
+        return near_silu_backward_by_row(dy, x,
+            V.row(K.silu_grad_table, K.silu_grad_rows, K.silu_grad_columns,
+                V.bits(V.fma(clamped(V.abs(x), V.set(K.silu_grad_near), some),
+                    V.set(K.silu_grad_per), V.set(K.round)))), some)
 
     def signed_clamped(x, limit, some):
         return V.copysign(clamped(V.abs(x), limit, some), x) if some else x
@@ -163,48 +215,54 @@ def formulas(V, I, K):
         return V.select_above(t, limit, plain, V.select_above(t, V.set(K.one), y, plain))
 
     def near_gelu(x, some):
-        return V.sub(V.select_negative(x, V.set(K.minus_zero), x),
-            from_table(clamped(V.abs(x), V.set(K.gelu_near), some), V.set(K.gelu_per), K.gelu_table,
-                K.gelu_rows, K.gelu_columns))
+        return near_gelu_by_row(x,
+            V.row(K.gelu_table, K.gelu_rows, K.gelu_columns,
+                V.bits(V.fma(clamped(V.abs(x), V.set(K.gelu_near), some), V.set(K.gelu_per),
+                    V.set(K.round)))), some)
+
+    def finish_value(x, limit, r, some):
+        base = V.select_negative(x, V.set(K.minus_zero), clamped(V.abs(x), limit,
+            1)) if some else V.positive(x)
+        y = V.fnma(r.p, power_left(r.k), base)
+        return unless_plain(V.abs(x), limit, y, plain_value(x, limit)) if some else y
 
     def far_gelu(x, some):
         limit = V.set(K.gelu_limit)
         t = clamped(V.abs(x), limit, some)
         u = two_product(t, t)
-        k = V.fma(u.hi, V.set(K.gelu_log2e), V.set(K.gelu_shifter))
-        n = V.sub(k, V.set(K.gelu_shifter))
-        h = V.div(polynomial(t, u.hi, K.gelu_num, 0, len(K.gelu_num) - 1),
-            polynomial(t, u.hi, K.gelu_den, 0, len(K.gelu_den) - 1))
-        d = V.fma(t, V.set(K.gelu_beta), V.set(K.gelu_alpha))
-        d_lo = V.fms(t, V.set(K.gelu_beta), V.sub(d, V.set(K.gelu_alpha)))
-        inverse = V.div(V.set(K.one), d)
-        b = V.mul(t, inverse)
-        b_lo = V.mul(V.fnma(b, d_lo, V.fnma(b, d, t)), inverse)
-        g = fast_two_sum(V.fnma(n, V.set(K.gelu_step_hi), u.hi),
-            V.fnma(n, V.set(K.gelu_step_lo), u.lo)).hi
-        r = V.fma(g, polynomial(g, V.mul(g, g), K.gelu_exp, 1, len(K.gelu_exp) - 1),
-            V.set(K.gelu_exp[0]))
-        k_split = at_least(k, V.set(K.split))
-        scale = pow2(k_split)
-        high = V.mul(b, scale)
-        low = V.mul(b_lo, scale)
-        z = V.fma(V.fma(g, h, g), r, h)
-        base = V.select_negative(x, V.set(K.minus_zero), t)
-        y = V.sub(V.sub(base, high), V.fma(high, z, V.fma(low, z, low)))
-        scaled = V.select_negative(x, V.mul(y, pow2_ratio(k, k_split)), y)
-        return unless_plain(V.abs(x), limit, scaled, plain_value(x, limit)) if some else scaled
+        k = V.fma(u.hi, V.set(K.gelu_log2e), V.set(K.shifter))
+        n = V.sub(k, V.set(K.shifter))
+        g = V.add(V.fnma(n, V.set(K.gelu_step_hi), u.hi), V.fnma(n, V.set(K.gelu_step_lo), u.lo))
+        u2 = V.mul(u.hi, u.hi)
+        h = V.div(polynomial(u.hi, u2, K.gelu_num, 0, len(K.gelu_num) - 1),
+            polynomial(u.hi, u2, K.gelu_den, 0, len(K.gelu_den) - 1))
+        z = V.fma(V.fma(g, h, g),
+            V.fma(g, polynomial(g, product(g, g), K.gelu_exp, 1, len(K.gelu_exp) - 1),
+                V.set(K.gelu_exp[0])), h)
+        high = V.mul(V.set(K.gelu_scale), power_kept(k))
+        small = tail(V.fma(high, z, high), k)
+        return finish_value(x, limit, small, some)
+
+    def deep_gelu(x):
+        return far_gelu(x, 0)
 
     def times_sigmoid(x, k, g, r):
         scale = pow2(k)
-        return V.div(x, V.fma(V.mul(g, scale), r, V.add(V.set(K.one), scale)))
+        return V.div(x, V.fma(product(g, scale), r, V.add(V.set(K.one), scale)))
 
-    def small_side(t, k, g, r):
-        scale = pow2(at_least(k, V.set(K.split)))
-        q = V.mul(g, r)
+    def exponential_beside_1(q, scale, t, deep, terms):
         e = V.fma(q, scale, scale)
-        c = V.fms(e, e, e)
-        z = V.fma(q, c, V.add(q, c))
+        return e if terms == 1 else V.select_negative(V.sub(deep, t), V.set(K.zero), e)
+
+    def small_side(t, k, g, r, deep, terms):
+        scale = power_kept(k)
         high = V.mul(t, scale)
+        q = V.mul(g, r)
+        z = q
+        if terms:
+            e = exponential_beside_1(q, scale, t, deep, terms)
+            c = V.neg(e) if terms == 1 else V.fms(e, e, e)
+            z = V.fma(q, c, V.add(q, c))
         small = tail(V.fma(high, z, high), k)
         return small
 
@@ -221,218 +279,209 @@ def formulas(V, I, K):
 
     def gelu_tanh_formula(x):
         u = tanh_argument(V.neg(x))
-        k = V.fma(u.hi, V.set(K.gelu_tanh_log2e), V.set(K.gelu_tanh_shifter))
+        k = V.fma(u.hi, V.set(K.gelu_tanh_log2e), V.set(K.shifter))
         n = V.sub(k, V.set(K.shifter))
-        g = fast_two_sum(V.fnma(n, V.set(K.gelu_tanh_step_hi), u.hi),
-            V.fnma(n, V.set(K.gelu_tanh_step_lo), u.lo)).hi
-        r = V.fma(g, polynomial(g, V.mul(g, g), K.gelu_tanh_exp, 1, len(K.gelu_tanh_exp) - 1),
+        g = V.add(V.fnma(n, V.set(K.gelu_tanh_step_hi), u.hi),
+            V.fnma(n, V.set(K.gelu_tanh_step_lo), u.lo))
+        r = V.fma(g, polynomial(g, product(g, g), K.gelu_tanh_exp, 1, len(K.gelu_tanh_exp) - 1),
             V.set(K.gelu_tanh_exp[0]))
         return times_sigmoid(x, k, g, r)
 
-    def gelu_tanh_small(x):
+    def gelu_tanh_small(x, terms):
         u = tanh_argument(V.neg(x))
-        k = V.fma(u.hi, V.set(K.gelu_tanh_log2e), V.set(K.gelu_tanh_shifter))
+        k = V.fma(u.hi, V.set(K.gelu_tanh_log2e), V.set(K.shifter))
         n = V.sub(k, V.set(K.shifter))
-        g = fast_two_sum(V.fnma(n, V.set(K.gelu_tanh_step_hi), u.hi),
-            V.fnma(n, V.set(K.gelu_tanh_step_lo), u.lo)).hi
-        r = V.fma(g, polynomial(g, V.mul(g, g), K.gelu_tanh_exp, 1, len(K.gelu_tanh_exp) - 1),
+        g = V.add(V.fnma(n, V.set(K.gelu_tanh_step_hi), u.hi),
+            V.fnma(n, V.set(K.gelu_tanh_step_lo), u.lo))
+        r = V.fma(g, polynomial(g, product(g, g), K.gelu_tanh_exp, 1, len(K.gelu_tanh_exp) - 1),
             V.set(K.gelu_tanh_exp[0]))
-        return small_side(x, k, g, r)
+        return small_side(x, k, g, r, V.set(K.gelu_tanh_deep), terms)
 
     def near_gelu_tanh(x, some):
         limit = V.set(K.gelu_tanh_near)
-        return V.sub(V.select_negative(x, V.set(K.minus_zero), x),
-            from_table(clamped(V.abs(x), limit, some), V.set(K.gelu_tanh_per), K.gelu_tanh_table,
-                K.gelu_tanh_rows,
-                    K.gelu_tanh_columns)) if K.gelu_tanh_columns else gelu_tanh_formula(signed_clamped(x, limit, some))
+        return near_gelu_tanh_by_row(x,
+            V.row(K.gelu_tanh_table, K.gelu_tanh_rows, K.gelu_tanh_columns,
+                V.bits(V.fma(clamped(V.abs(x), V.set(K.gelu_tanh_near), some),
+                    V.set(K.gelu_tanh_per), V.set(K.round)))),
+                        some) if K.gelu_tanh_columns else gelu_tanh_formula(signed_clamped(x, limit,
+                            some))
 
     def far_gelu_tanh(x, some):
         limit = V.set(K.gelu_tanh_limit)
         t = clamped(V.abs(x), limit, some)
-        small = gelu_tanh_small(t)
-        y = V.sub(V.select_negative(x, V.set(K.minus_zero), t), small.p)
-        below = V.mul(y, pow2_ratio(small.k, at_least(small.k, V.set(K.split))))
-        scaled = V.select_negative(x, below, y)
-        return unless_plain(V.abs(x), limit, scaled, plain_value(x, limit)) if some else scaled
+        return finish_value(x, limit,
+            gelu_tanh_small(t, 1 if K.gelu_tanh_deep > K.gelu_tanh_end else 2), some)
+
+    def deep_gelu_tanh(x):
+        return finish_value(x, V.set(K.gelu_tanh_limit), gelu_tanh_small(V.abs(x), 0), 0)
 
     def gelu_sigmoid_formula(x):
         u = V.neg(x)
-        k = V.fma(u, V.set(K.gelu_sigmoid_log2e), V.set(K.gelu_sigmoid_shifter))
+        k = V.fma(u, V.set(K.gelu_sigmoid_log2e), V.set(K.shifter))
         n = V.sub(k, V.set(K.shifter))
         g = V.fnma(n, V.set(K.gelu_sigmoid_step_lo), V.fnma(n, V.set(K.gelu_sigmoid_step_hi), u))
-        r = V.fma(g, polynomial(g, V.mul(g, g), K.gelu_sigmoid_exp, 1, len(K.gelu_sigmoid_exp) - 1),
-            V.set(K.gelu_sigmoid_exp[0]))
+        r = V.fma(g,
+            polynomial(g, product(g, g), K.gelu_sigmoid_exp, 1, len(K.gelu_sigmoid_exp) - 1),
+                V.set(K.gelu_sigmoid_exp[0]))
         return times_sigmoid(x, k, g, r)
 
-    def gelu_sigmoid_small(x):
+    def gelu_sigmoid_small(x, terms):
         u = V.neg(x)
-        k = V.fma(u, V.set(K.gelu_sigmoid_log2e), V.set(K.gelu_sigmoid_shifter))
+        k = V.fma(u, V.set(K.gelu_sigmoid_log2e), V.set(K.shifter))
         n = V.sub(k, V.set(K.shifter))
         g = V.fnma(n, V.set(K.gelu_sigmoid_step_lo), V.fnma(n, V.set(K.gelu_sigmoid_step_hi), u))
-        r = V.fma(g, polynomial(g, V.mul(g, g), K.gelu_sigmoid_exp, 1, len(K.gelu_sigmoid_exp) - 1),
-            V.set(K.gelu_sigmoid_exp[0]))
-        return small_side(x, k, g, r)
+        r = V.fma(g,
+            polynomial(g, product(g, g), K.gelu_sigmoid_exp, 1, len(K.gelu_sigmoid_exp) - 1),
+                V.set(K.gelu_sigmoid_exp[0]))
+        return small_side(x, k, g, r, V.set(K.gelu_sigmoid_deep), terms)
 
     def near_gelu_sigmoid(x, some):
         limit = V.set(K.gelu_sigmoid_near)
-        return V.sub(V.select_negative(x, V.set(K.minus_zero), x),
-            from_table(clamped(V.abs(x), limit, some), V.set(K.gelu_sigmoid_per),
-                K.gelu_sigmoid_table, K.gelu_sigmoid_rows,
-                    K.gelu_sigmoid_columns)) if K.gelu_sigmoid_columns else gelu_sigmoid_formula(signed_clamped(x, limit, some))
+        return near_gelu_sigmoid_by_row(x,
+            V.row(K.gelu_sigmoid_table, K.gelu_sigmoid_rows, K.gelu_sigmoid_columns,
+                V.bits(V.fma(clamped(V.abs(x), V.set(K.gelu_sigmoid_near), some),
+                    V.set(K.gelu_sigmoid_per), V.set(K.round)))),
+                        some) if K.gelu_sigmoid_columns else gelu_sigmoid_formula(signed_clamped(x,
+                            limit, some))
 
     def far_gelu_sigmoid(x, some):
         limit = V.set(K.gelu_sigmoid_limit)
         t = clamped(V.abs(x), limit, some)
-        small = gelu_sigmoid_small(t)
-        y = V.sub(V.select_negative(x, V.set(K.minus_zero), t), small.p)
-        below = V.mul(y, pow2_ratio(small.k, at_least(small.k, V.set(K.split))))
-        scaled = V.select_negative(x, below, y)
-        return unless_plain(V.abs(x), limit, scaled, plain_value(x, limit)) if some else scaled
+        return finish_value(x, limit,
+            gelu_sigmoid_small(t, 1 if K.gelu_sigmoid_deep > K.gelu_sigmoid_end else 2), some)
+
+    def deep_gelu_sigmoid(x):
+        return finish_value(x, V.set(K.gelu_sigmoid_limit), gelu_sigmoid_small(V.abs(x), 0), 0)
 
     def silu_formula(x):
         u = V.neg(x)
-        k = V.fma(u, V.set(K.silu_log2e), V.set(K.silu_shifter))
+        k = V.fma(u, V.set(K.silu_log2e), V.set(K.shifter))
         n = V.sub(k, V.set(K.shifter))
         g = V.fnma(n, V.set(K.silu_step_lo), V.fnma(n, V.set(K.silu_step_hi), u))
-        r = V.fma(g, polynomial(g, V.mul(g, g), K.silu_exp, 1, len(K.silu_exp) - 1),
+        r = V.fma(g, polynomial(g, product(g, g), K.silu_exp, 1, len(K.silu_exp) - 1),
             V.set(K.silu_exp[0]))
         return times_sigmoid(x, k, g, r)
 
-    def silu_small(x):
+    def silu_small(x, terms):
         u = V.neg(x)
-        k = V.fma(u, V.set(K.silu_log2e), V.set(K.silu_shifter))
+        k = V.fma(u, V.set(K.silu_log2e), V.set(K.shifter))
         n = V.sub(k, V.set(K.shifter))
         g = V.fnma(n, V.set(K.silu_step_lo), V.fnma(n, V.set(K.silu_step_hi), u))
-        r = V.fma(g, polynomial(g, V.mul(g, g), K.silu_exp, 1, len(K.silu_exp) - 1),
+        r = V.fma(g, polynomial(g, product(g, g), K.silu_exp, 1, len(K.silu_exp) - 1),
             V.set(K.silu_exp[0]))
-        return small_side(x, k, g, r)
+        return small_side(x, k, g, r, V.set(K.silu_deep), terms)
 
     def near_silu(x, some):
         limit = V.set(K.silu_near)
-        return V.sub(V.select_negative(x, V.set(K.minus_zero), x),
-            from_table(clamped(V.abs(x), limit, some), V.set(K.silu_per), K.silu_table, K.silu_rows,
-                K.silu_columns)) if K.silu_columns else silu_formula(signed_clamped(x, limit, some))
+        return near_silu_by_row(x,
+            V.row(K.silu_table, K.silu_rows, K.silu_columns,
+                V.bits(V.fma(clamped(V.abs(x), V.set(K.silu_near), some), V.set(K.silu_per),
+                    V.set(K.round)))), some) if K.silu_columns else silu_formula(signed_clamped(x,
+                        limit, some))
 
     def far_silu(x, some):
         limit = V.set(K.silu_limit)
         t = clamped(V.abs(x), limit, some)
-        small = silu_small(t)
-        y = V.sub(V.select_negative(x, V.set(K.minus_zero), t), small.p)
-        below = V.mul(y, pow2_ratio(small.k, at_least(small.k, V.set(K.split))))
-        scaled = V.select_negative(x, below, y)
-        return unless_plain(V.abs(x), limit, scaled, plain_value(x, limit)) if some else scaled
+        return finish_value(x, limit, silu_small(t, 1 if K.silu_deep > K.silu_end else 2), some)
 
-    def gelu_tail(t):
+    def deep_silu(x):
+        return finish_value(x, V.set(K.silu_limit), silu_small(V.abs(x), 0), 0)
+
+    def gelu_tail(t, terms):
         u = two_product(t, t)
-        k = V.fma(V.add(u.hi, V.set(K.gelu_grad_offset)), V.set(K.gelu_grad_log2e),
-            V.set(K.gelu_grad_shifter))
+        offset = V.set(K.gelu_grad_offset)
+        k = V.fma(V.add(u.hi, offset), V.set(K.gelu_log2e), V.set(K.gelu_grad_shifter))
         n = V.sub(k, V.set(K.gelu_grad_shifter))
-        h = V.div(V.fma(t, polynomial(t, u.hi, K.gelu_grad_num, 1, len(K.gelu_grad_num) - 1),
-            V.set(K.gelu_grad_num[0])), V.fma(t, polynomial(t, u.hi, K.gelu_grad_den, 1,
-                len(K.gelu_grad_den) - 1), V.set(K.gelu_grad_den[0])))
-        u = pair(u.hi, V.add(u.lo, V.set(K.gelu_grad_offset)))
-        g = fast_two_sum(V.fnma(n, V.set(K.gelu_grad_step_hi), u.hi),
-            V.fnma(n, V.set(K.gelu_grad_step_lo), u.lo))
-        g2 = V.mul(g.hi, g.hi)
-        r = polynomial(g.hi, g2, K.gelu_grad_exp, 0, len(K.gelu_grad_exp) - 1)
-        b = distance(V.set(K.gelu_zero_hi), V.set(K.gelu_zero_lo), t)
-        if len(K.gelu_num) > 8:
-            b = fast_two_sum(b.hi, V.fma(b.hi, h, V.fma(b.lo, h, b.lo)))
-            z = V.fma(g2, r, V.mul(g.hi, V.set(K.minus_half)))
-            b = pair(b.hi, V.fma(V.mul(g.lo, V.set(K.minus_half)), b.hi, b.lo))
-        else:
-            gh = V.fma(g.hi, h, g.hi)
-            z = V.fma(V.mul(gh, g.hi), r, V.fma(gh, V.set(K.minus_half), h))
-        scale = pow2(at_least(k, V.set(K.split)))
-        high = V.mul(b.hi, scale)
-        low = V.mul(b.lo, scale)
-        p = tail(V.add(high, V.fma(high, z, V.fma(low, z, low))), k)
+        g = V.add(V.add(V.fnma(n, V.set(K.gelu_step_hi), u.hi), offset),
+            V.fnma(n, V.set(K.gelu_step_lo), u.lo))
+        u2 = V.mul(u.hi, u.hi)
+        h = V.div(polynomial(u.hi, u2, K.gelu_grad_num, 0, len(K.gelu_grad_num) - 1),
+            polynomial(u.hi, u2, K.gelu_grad_den, 0, len(K.gelu_grad_den) - 1))
+        z = V.fma(V.fma(g, h, g),
+            V.fma(g, polynomial(g, product(g, g), K.gelu_exp, 1, len(K.gelu_exp) - 1),
+                V.set(K.gelu_exp[0])), h)
+        high = V.mul(t, power_kept(k))
+        p = tail(V.fma(high, z, high), k)
         return p
 
-    def sigmoid_tail(k, g, r, rate, inverse, a):
-        scale = pow2(at_least(k, V.set(K.split)))
-        q = V.mul(g.hi, r)
-        e = V.mul(V.fma(q, scale, scale), inverse)
-        square = V.mul(e, V.add(e, V.set(K.two)))
-        c = V.div(V.neg(square), V.add(square, V.set(K.one)))
-        rest = V.fma(q, c, c)
-        if len(K.gelu_num) > 8:
-            rest = V.add(rest, V.fma(rate, g.lo, V.fms(g.hi, r, q)))
-        a = pair(a.hi, V.fnma(at_least(e, V.set(K.least)), inverse, a.lo))
-        high = V.mul(a.hi, scale)
-        low = V.mul(a.lo, scale)
-        rest = V.fma(high, rest, V.fma(low, V.add(q, rest), low))
-        p = tail(V.neg(V.add(high, V.fma(high, q, rest))), k)
+    def sigmoid_tail(t, k, q, a, deep, terms):
+        scale = power_kept(k)
+        low = a.lo
+        if terms:
+            e = exponential_beside_1(q, scale, t, deep, terms)
+            s = V.add(e, V.set(K.two))
+            whole = V.fma(V.add(a.hi, a.lo), V.set(K.two) if terms == 1 else s, V.set(K.one))
+            lost = V.mul(e, whole)
+            low = V.sub(low, lost if terms == 1 else V.div(lost, V.fma(e, s, V.set(K.one))))
+        p = tail(V.mul(V.add(a.hi, V.fma(a.hi, q, V.fma(low, q, low))), scale), k)
         return p
 
-    def silu_tail(t):
-        d = fast_two_sum(V.neg(t), V.set(K.silu_offset_hi))
-        d = pair(d.hi, V.add(d.lo, V.set(K.silu_offset_lo)))
-        a = fast_two_sum(t, V.neg(V.set(K.silu_inverse_hi)))
-        a = pair(a.hi, V.sub(a.lo, V.set(K.silu_inverse_lo)))
-        k = V.fma(d.hi, V.set(K.silu_log2e), V.set(K.silu_shifter))
+    def silu_tail(t, terms):
+        u = V.neg(t)
+        k = V.fma(u, V.set(K.silu_log2e), V.set(K.shifter))
         n = V.sub(k, V.set(K.shifter))
-        g = fast_two_sum(V.fnma(n, V.set(K.silu_step_hi), d.hi),
-            V.fnma(n, V.set(K.silu_step_lo), d.lo))
-        return sigmoid_tail(k, g,
-            V.fma(g.hi, polynomial(g.hi, V.mul(g.hi, g.hi), K.silu_exp, 1, len(K.silu_exp) - 1),
-                V.set(K.silu_exp[0])), V.set(K.silu_rate), V.set(K.silu_inverse_hi), a)
+        g = V.fnma(n, V.set(K.silu_step_lo), V.fnma(n, V.set(K.silu_step_hi), u))
+        r = V.fma(g, polynomial(g, product(g, g), K.silu_exp, 1, len(K.silu_exp) - 1),
+            V.set(K.silu_exp[0]))
+        a = pair(V.sub(t, V.set(K.one)), V.set(K.zero))
+        return sigmoid_tail(t, k, V.mul(g, r), a, V.set(K.silu_grad_deep), terms)
 
-    def gelu_sigmoid_tail(t):
-        d = fast_two_sum(V.neg(t), V.set(K.gelu_sigmoid_offset_hi))
-        d = pair(d.hi, V.add(d.lo, V.set(K.gelu_sigmoid_offset_lo)))
-        a = fast_two_sum(t, V.neg(V.set(K.gelu_sigmoid_inverse_hi)))
-        a = pair(a.hi, V.sub(a.lo, V.set(K.gelu_sigmoid_inverse_lo)))
-        k = V.fma(d.hi, V.set(K.gelu_sigmoid_log2e), V.set(K.gelu_sigmoid_shifter))
+    def gelu_sigmoid_tail(t, terms):
+        u = V.neg(t)
+        k = V.fma(u, V.set(K.gelu_sigmoid_log2e), V.set(K.shifter))
         n = V.sub(k, V.set(K.shifter))
-        g = fast_two_sum(V.fnma(n, V.set(K.gelu_sigmoid_step_hi), d.hi),
-            V.fnma(n, V.set(K.gelu_sigmoid_step_lo), d.lo))
-        return sigmoid_tail(k, g,
-            V.fma(g.hi,
-                polynomial(g.hi, V.mul(g.hi, g.hi), K.gelu_sigmoid_exp, 1,
-                    len(K.gelu_sigmoid_exp) - 1), V.set(K.gelu_sigmoid_exp[0])),
-                        V.set(K.gelu_sigmoid_rate), V.set(K.gelu_sigmoid_inverse_hi), a)
+        g = V.fnma(n, V.set(K.gelu_sigmoid_step_lo), V.fnma(n, V.set(K.gelu_sigmoid_step_hi), u))
+        r = V.fma(g,
+            polynomial(g, product(g, g), K.gelu_sigmoid_exp, 1, len(K.gelu_sigmoid_exp) - 1),
+                V.set(K.gelu_sigmoid_exp[0]))
+        a = two_product(t, V.set(K.gelu_sigmoid_rate_hi))
+        a = pair(V.sub(a.hi, V.set(K.one)), a.lo)
+        a = pair(a.hi, V.fma(t, V.set(K.gelu_sigmoid_rate_lo), a.lo))
+        return sigmoid_tail(t, k, V.mul(g, r), a, V.set(K.gelu_sigmoid_grad_deep), terms)
 
-    def gelu_tanh_tail(t):
-        v = tanh_argument(t)
-        d = fast_two_sum(V.neg(v.hi), V.set(K.gelu_tanh_offset_hi))
-        d = pair(d.hi, V.add(d.lo, V.sub(V.set(K.gelu_tanh_offset_lo), v.lo)))
-        thrice = two_product(v.hi, V.set(K.three))
-        sum = fast_two_sum(thrice.hi, V.mul(t, V.set(K.minus_two)))
-        a = fast_two_sum(sum.hi, V.neg(V.set(K.gelu_tanh_inverse_hi)))
-        low = V.fma(v.lo, V.set(K.three), V.add(thrice.lo, sum.lo))
-        a = pair(a.hi, V.add(a.lo, V.sub(low, V.set(K.gelu_tanh_inverse_lo))))
-        k = V.fma(d.hi, V.set(K.gelu_tanh_log2e), V.set(K.gelu_tanh_shifter))
+    def gelu_tanh_tail(t, terms):
+        u = tanh_argument(V.neg(t))
+        k = V.fma(u.hi, V.set(K.gelu_tanh_log2e), V.set(K.shifter))
         n = V.sub(k, V.set(K.shifter))
-        g = fast_two_sum(V.fnma(n, V.set(K.gelu_tanh_step_hi), d.hi),
-            V.fnma(n, V.set(K.gelu_tanh_step_lo), d.lo))
-        return sigmoid_tail(k, g,
-            V.fma(g.hi,
-                polynomial(g.hi, V.mul(g.hi, g.hi), K.gelu_tanh_exp, 1, len(K.gelu_tanh_exp) - 1),
-                    V.set(K.gelu_tanh_exp[0])), V.set(K.gelu_tanh_rate),
-                        V.set(K.gelu_tanh_inverse_hi), a)
+        g = V.add(V.fnma(n, V.set(K.gelu_tanh_step_hi), u.hi),
+            V.fnma(n, V.set(K.gelu_tanh_step_lo), u.lo))
+        r = V.fma(g, polynomial(g, product(g, g), K.gelu_tanh_exp, 1, len(K.gelu_tanh_exp) - 1),
+            V.set(K.gelu_tanh_exp[0]))
+        square = two_product(V.neg(t), V.neg(t))
+        c = V.set(K.tanh_slope_hi)
+        b = V.set(K.tanh_curve_hi)
+        slope_hi = V.fma(b, square.hi, c)
+        slope_lo = V.add(V.fms(b, square.hi, V.sub(slope_hi, c)), V.set(K.tanh_slope_lo))
+        slope = pair(slope_hi, slope_lo)
+        slope = pair(slope.hi,
+            V.fma(V.set(K.tanh_curve_lo), square.hi, V.fma(b, square.lo, slope.lo)))
+        a = two_product(t, slope.hi)
+        a = pair(V.sub(a.hi, V.set(K.one)), a.lo)
+        a = pair(a.hi, V.fma(t, slope.lo, a.lo))
+        return sigmoid_tail(t, k, V.mul(g, r), a, V.set(K.gelu_tanh_grad_deep), terms)
 
     def finish_slope(x, limit, r, some):
-        below = V.mul(r.p, pow2_ratio(r.k, at_least(r.k, V.set(K.split))))
-        y = V.select_negative(x, below, V.sub(V.set(K.one), r.p))
+        base = V.select_negative(x, V.set(K.minus_zero), V.set(K.one))
+        y = V.fma(V.copysign(r.p, x), power_left(r.k), base)
         return unless_plain(V.abs(x), limit, y, plain_slope(x, limit)) if some else y
 
     def plain_backward(dy, x, limit):
         t = V.abs(x)
-        small = pow2(V.set(K.split))
-        slope = V.select_infinite(x, V.set(K.minus_zero), V.neg(small))
-        reduced = V.select_infinite(x, dy, V.mul(V.mul(dy, small), small))
+        none = V.copysign(V.set(K.zero), dy)
+        beyond = V.real(I.sub(V.bits(V.set(K.largest)), V.bits(V.abs(dy))))
+        reduced = V.select_infinite(x, dy, V.select_negative(beyond, dy, none))
+        slope = V.select_infinite(x, V.set(K.minus_zero), V.set(K.minus_half))
         large = V.select_negative(x, slope, V.set(K.one))
         large_dy = V.select_negative(x, reduced, dy)
         return V.fma(V.select_above(t, limit, large_dy, dy),
             V.select_above(t, limit, large, nan_or_half(t, limit)), V.set(K.minus_zero))
 
     def finish_backward(dy, x, limit, r, some):
-        above = V.sub(V.set(K.one), r.p)
         k = at_least(r.k, V.set(K.split))
         k1 = at_least(r.k, V.set(K.split_twice))
-        scaled_dy = V.mul(V.mul(dy, pow2_ratio(k1, k)), pow2_ratio(r.k, k1))
-        y = V.mul(V.select_negative(x, scaled_dy, dy), V.select_negative(x, r.p, above))
+        scaled_dy = product(product(dy, pow2_ratio(k1, k)), pow2_ratio(r.k, k1))
+        slope = V.select_negative(x, V.neg(r.p), V.add(V.set(K.one), r.p))
+        y = product(V.select_negative(x, scaled_dy, dy), slope)
         return unless_plain(V.abs(x), limit, y, plain_backward(dy, x, limit)) if some else y
 
     def plain_gelu(x):
@@ -454,12 +503,23 @@ def formulas(V, I, K):
         return plain_backward(dy, x, V.set(K.gelu_backward_limit))
 
     def far_gelu_grad(x, some):
-        t = clamped(V.abs(x), V.set(K.gelu_limit), some)
-        return finish_slope(x, V.set(K.gelu_limit), gelu_tail(t), some)
+        limit = V.set(K.gelu_limit)
+        t = clamped(V.abs(x), limit, some)
+        return finish_slope(x, limit, gelu_tail(t, 1 if K.gelu_grad_deep > K.gelu_grad_end else 2),
+            some)
 
     def far_gelu_backward(dy, x, some):
-        t = clamped(V.abs(x), V.set(K.gelu_backward_limit), some)
-        return finish_backward(dy, x, V.set(K.gelu_backward_limit), gelu_tail(t), some)
+        limit = V.set(K.gelu_backward_limit)
+        t = clamped(V.abs(x), limit, some)
+        return finish_backward(dy, x, limit,
+            gelu_tail(t, 1 if K.gelu_grad_deep > K.gelu_grad_end else 2), some)
+
+    def deep_gelu_grad(x):
+        return finish_slope(x, V.set(K.gelu_limit), gelu_tail(V.abs(x), 0), 0)
+
+    def deep_gelu_backward(dy, x):
+        limit = V.set(K.gelu_backward_limit)
+        return finish_backward(dy, x, limit, gelu_tail(V.abs(x), 0), 0)
 
     def plain_gelu_tanh_grad(x):
         return plain_slope(x, V.set(K.gelu_tanh_limit))
@@ -468,12 +528,23 @@ def formulas(V, I, K):
         return plain_backward(dy, x, V.set(K.gelu_tanh_backward_limit))
 
     def far_gelu_tanh_grad(x, some):
-        t = clamped(V.abs(x), V.set(K.gelu_tanh_limit), some)
-        return finish_slope(x, V.set(K.gelu_tanh_limit), gelu_tanh_tail(t), some)
+        limit = V.set(K.gelu_tanh_limit)
+        t = clamped(V.abs(x), limit, some)
+        return finish_slope(x, limit,
+            gelu_tanh_tail(t, 1 if K.gelu_tanh_grad_deep > K.gelu_tanh_grad_end else 2), some)
 
     def far_gelu_tanh_backward(dy, x, some):
-        t = clamped(V.abs(x), V.set(K.gelu_tanh_backward_limit), some)
-        return finish_backward(dy, x, V.set(K.gelu_tanh_backward_limit), gelu_tanh_tail(t), some)
+        limit = V.set(K.gelu_tanh_backward_limit)
+        t = clamped(V.abs(x), limit, some)
+        return finish_backward(dy, x, limit,
+            gelu_tanh_tail(t, 1 if K.gelu_tanh_grad_deep > K.gelu_tanh_grad_end else 2), some)
+
+    def deep_gelu_tanh_grad(x):
+        return finish_slope(x, V.set(K.gelu_tanh_limit), gelu_tanh_tail(V.abs(x), 0), 0)
+
+    def deep_gelu_tanh_backward(dy, x):
+        limit = V.set(K.gelu_tanh_backward_limit)
+        return finish_backward(dy, x, limit, gelu_tanh_tail(V.abs(x), 0), 0)
 
     def plain_gelu_sigmoid_grad(x):
         return plain_slope(x, V.set(K.gelu_sigmoid_limit))
@@ -482,13 +553,25 @@ def formulas(V, I, K):
         return plain_backward(dy, x, V.set(K.gelu_sigmoid_backward_limit))
 
     def far_gelu_sigmoid_grad(x, some):
-        t = clamped(V.abs(x), V.set(K.gelu_sigmoid_limit), some)
-        return finish_slope(x, V.set(K.gelu_sigmoid_limit), gelu_sigmoid_tail(t), some)
+        limit = V.set(K.gelu_sigmoid_limit)
+        t = clamped(V.abs(x), limit, some)
+        return finish_slope(x, limit,
+            gelu_sigmoid_tail(t, 1 if K.gelu_sigmoid_grad_deep > K.gelu_sigmoid_grad_end else 2),
+                some)
 
     def far_gelu_sigmoid_backward(dy, x, some):
-        t = clamped(V.abs(x), V.set(K.gelu_sigmoid_backward_limit), some)
-        return finish_backward(dy, x, V.set(K.gelu_sigmoid_backward_limit), gelu_sigmoid_tail(t),
-            some)
+        limit = V.set(K.gelu_sigmoid_backward_limit)
+        t = clamped(V.abs(x), limit, some)
+        return finish_backward(dy, x, limit,
+            gelu_sigmoid_tail(t, 1 if K.gelu_sigmoid_grad_deep > K.gelu_sigmoid_grad_end else 2),
+                some)
+
+    def deep_gelu_sigmoid_grad(x):
+        return finish_slope(x, V.set(K.gelu_sigmoid_limit), gelu_sigmoid_tail(V.abs(x), 0), 0)
+
+    def deep_gelu_sigmoid_backward(dy, x):
+        limit = V.set(K.gelu_sigmoid_backward_limit)
+        return finish_backward(dy, x, limit, gelu_sigmoid_tail(V.abs(x), 0), 0)
 
     def plain_silu_grad(x):
         return plain_slope(x, V.set(K.silu_limit))
@@ -497,12 +580,23 @@ def formulas(V, I, K):
         return plain_backward(dy, x, V.set(K.silu_backward_limit))
 
     def far_silu_grad(x, some):
-        t = clamped(V.abs(x), V.set(K.silu_limit), some)
-        return finish_slope(x, V.set(K.silu_limit), silu_tail(t), some)
+        limit = V.set(K.silu_limit)
+        t = clamped(V.abs(x), limit, some)
+        return finish_slope(x, limit, silu_tail(t, 1 if K.silu_grad_deep > K.silu_grad_end else 2),
+            some)
 
     def far_silu_backward(dy, x, some):
-        t = clamped(V.abs(x), V.set(K.silu_backward_limit), some)
-        return finish_backward(dy, x, V.set(K.silu_backward_limit), silu_tail(t), some)
+        limit = V.set(K.silu_backward_limit)
+        t = clamped(V.abs(x), limit, some)
+        return finish_backward(dy, x, limit,
+            silu_tail(t, 1 if K.silu_grad_deep > K.silu_grad_end else 2), some)
+
+    def deep_silu_grad(x):
+        return finish_slope(x, V.set(K.silu_limit), silu_tail(V.abs(x), 0), 0)
+
+    def deep_silu_backward(dy, x):
+        limit = V.set(K.silu_backward_limit)
+        return finish_backward(dy, x, limit, silu_tail(V.abs(x), 0), 0)
 
     def gelu(x):
         return V.select_above(V.set(K.gelu_far), V.abs(x), near_gelu(x, 1), far_gelu(x, 1))
@@ -597,6 +691,7 @@ OPERATIONS = (
     "i_min",
     "i_sub",
     "i_to_exponent",
+    "i_to_second",
     "v_abs",
     "v_add",
     "v_bits",
@@ -608,6 +703,7 @@ OPERATIONS = (
     "v_fnma",
     "v_mul",
     "v_neg",
+    "v_positive",
     "v_real",
     "v_row",
     "v_select_above",

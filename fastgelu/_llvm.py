@@ -12,7 +12,7 @@ import hashlib
 
 from llvmlite import ir
 
-from fastgelu._operations import FRACTION_BITS, TABLE
+from fastgelu._operations import FRACTION_BITS, SECOND, TABLE
 
 REALS = {"f32": ir.FloatType(), "f64": ir.DoubleType()}
 INTEGERS = {"f32": ir.IntType(32), "f64": ir.IntType(64)}
@@ -214,7 +214,9 @@ class LlvmIntegers:
         self.builder = builder
         bits = ir.Constant(INTEGERS[dtype], FRACTION_BITS[dtype])
         vector = lanes and ir.VectorType(INTEGERS[dtype], lanes)
+        second = ir.Constant(INTEGERS[dtype], SECOND[dtype])
         self._fraction_bits = ir.Constant(vector, [bits] * lanes) if lanes else bits
+        self._second = ir.Constant(vector, [second] * lanes) if lanes else second
 
     def add(self, a, b):
         return self.builder.add(a, b)
@@ -230,3 +232,6 @@ class LlvmIntegers:
 
     def to_exponent(self, a):
         return self.builder.shl(a, self._fraction_bits)
+
+    def to_second(self, a):
+        return self.builder.shl(a, self._second)

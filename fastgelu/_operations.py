@@ -28,6 +28,8 @@ FAR = "far"  # see `formulas`
 
 # The width of the fraction field.
 FRACTION_BITS = {"f32": 23, "f64": 52}
+# i_to_second shifts by so many
+SECOND = {"f32": 16, "f64": 36}
 
 
 @functools.cache
@@ -183,11 +185,14 @@ class NumpyIntegers:
     """I, likewise."""
 
     def __init__(self, dtype):
-        self._fraction_bits = FRACTION_BITS[dtype]
+        self._fraction_bits, self._second = FRACTION_BITS[dtype], SECOND[dtype]
         self.add, self.sub, self.max, self.min = np.add, np.subtract, np.maximum, np.minimum
 
     def to_exponent(self, i):
         return np.left_shift(i, i.dtype.type(self._fraction_bits))
+
+    def to_second(self, i):
+        return np.left_shift(i, i.dtype.type(self._second))
 
 
 # ---- float16 and bfloat16 --------------------------------------------------------------------

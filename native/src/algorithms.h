@@ -33,6 +33,7 @@
  * plain: x, -0, and so on.
  *
  *   near_<function>(x, some)      right where |x| < far; if not `some`, all are
+ *   near_<function>_by_row        the same, given the row of the table too
  *   far_<function>(x, some)       right where |x| >= far and for NaN; if not `some`, all are, and
  *                                 none exceeds the end
  *   deep_<function>(x)            right where deep < |x| <= end: there E is beyond the last place
@@ -160,46 +161,74 @@ static FG_INLINE V clamped(V t, V limit, int some)
 
 /* The polynomial of the segment of t. In float64, where it is long, the terms from d^2 on are added
  * up apart, even and odd ones side by side: that takes less time, and leaves the first term, which
- * decides next to a zero, with the rounding of its coefficient and of the sum alone. */
-static FG_INLINE V from_table(V t, V per, const T *table, int rows, int columns)
+ * decides next to a zero, with the rounding of its coefficient and of the sum alone. Entries are in
+ * the order of use, m, then the coefficients from the highest on, so that few registers are taken.
+ * The very last coefficient is in the low bits of the one before it, whose own rounding those
+ * are: they count so little there that the fit makes up for them, and loads are what takes time. */
+static FG_INLINE V from_table(V t, R row, int columns)
 {
-    const R row = v_row(table, rows, columns, v_bits(v_fma(t, per, FG_C(round))));
     const V d = v_sub(t, v_entry(row, 0));
-    V sum = v_entry(row, columns - 1);
     if (FG_CAREFUL) {
         const V d2 = product(d, d);
-        V odd = v_entry(row, columns - 2);
-        for (int i = columns - 3; i > 3; i -= 2) {
-            sum = v_fma(d2, sum, v_entry(row, i));
-            odd = v_fma(d2, odd, v_entry(row, i - 1));
+        V even = v_entry(row, 1), odd = v_real(i_to_second(v_bits(even)));
+        for (int i = 2; i < columns - 3; i += 2) {
+            odd = v_fma(d2, odd, v_entry(row, i));
+            even = v_fma(d2, even, v_entry(row, i + 1));
         }
-        sum = v_fma(d, odd, v_fma(d2, sum, v_entry(row, 3)));
-        return v_fma(d, v_entry(row, 2), v_fma(d2, sum, v_entry(row, 1)));
+        const V first = v_entry(row, columns - 2);
+        even = v_fma(d2, v_fma(d, odd, even), v_entry(row, columns - 1));
+        return v_fma(d, first, even);
     }
+    V sum = v_entry(row, columns - 1);
     for (int i = columns - 2; i > 0; i--)
         sum = v_fma(d, sum, v_entry(row, i));
     return sum;
 }
-#define FG_FROM_TABLE(t, name)                                                             \
-    from_table(t, FG_C(name##_per), FG_NAME(fg_##name##_table), FG_NAME(fg_##name##_rows), \
-               FG_NAME(fg_##name##_columns))
+#define FG_FROM_ROW(t, row, name) from_table(t, row, FG_NAME(fg_##name##_columns))
+
+/* The segment of t is in the low bits. */
+#define FG_SEGMENT(t, name) v_bits(v_fma(t, FG_C(name##_per), FG_C(round)))
+#define FG_ROW(t, name)                                                                        \
+    v_row(FG_NAME(fg_##name##_table), FG_NAME(fg_##name##_rows), FG_NAME(fg_##name##_columns), \
+          FG_SEGMENT(t, name))
+#define FG_ROW_OF(x, name, some) FG_ROW(clamped(v_abs(x), FG_C(name##_near), some), name)
 
 /* What remains of x; a zero keeps its sign: -0 - (+0). */
-#define FG_VALUE_FROM_TABLE(x, t, name) v_sub(v_positive(x), FG_FROM_TABLE(t, name))
+#define FG_VALUE_FROM_ROW(x, t, row, name) v_sub(v_positive(x), FG_FROM_ROW(t, row, name))
 
-#define FG_NEAR_SLOPE(form)                                                                  \
-    static FG_INLINE V FG_NAME(near_##form##_grad)(V x, int some)                            \
-    {                                                                                        \
-        const V t = clamped(v_abs(x), FG_C(form##_grad_near), some);                         \
-        const V p = FG_FROM_TABLE(t, form##_grad);                                           \
-        return v_select_negative(x, p, v_sub(FG_C(one), p));                                 \
-    }                                                                                        \
-    static FG_INLINE V FG_NAME(near_##form##_backward)(V dy, V x, int some)                  \
-    {                                                                                        \
-        const V slope = FG_NAME(near_##form##_grad)(x, some);                                \
-        const V t = v_abs(x), none = FG_C(zero); /* NaN is not near */                       \
-        return v_mul(some ? v_select_above(FG_C(form##_grad_far), t, dy, none) : dy, slope); \
+/* near_<function>_by_row(x, row, some): by the row of |x|, which was looked up before. */
+#define FG_NEAR_VALUE(form)                                                \
+    static FG_INLINE V FG_NAME(near_##form##_by_row)(V x, R row, int some) \
+    {                                                                      \
+        const V t = clamped(v_abs(x), FG_C(form##_near), some);            \
+        return FG_VALUE_FROM_ROW(x, t, row, form);                         \
     }
+#define FG_NEAR_SLOPE(form)                                                                   \
+    static FG_INLINE V FG_NAME(near_##form##_grad_by_row)(V x, R row, int some)               \
+    {                                                                                         \
+        const V t = clamped(v_abs(x), FG_C(form##_grad_near), some);                          \
+        const V p = FG_FROM_ROW(t, row, form##_grad);                                         \
+        return v_select_negative(x, p, v_sub(FG_C(one), p));                                  \
+    }                                                                                         \
+    static FG_INLINE V FG_NAME(near_##form##_backward_by_row)(V dy, V x, R row, int some)     \
+    {                                                                                         \
+        const V slope = FG_NAME(near_##form##_grad_by_row)(x, row, some);                     \
+        const V t = v_abs(x), none = FG_C(zero); /* NaN is not near */                        \
+        return v_mul(some ? v_select_above(FG_C(form##_grad_far), t, dy, none) : dy, slope);  \
+    }                                                                                         \
+    static FG_INLINE V FG_NAME(near_##form##_grad)(V x, int some)                             \
+    {                                                                                         \
+        return FG_NAME(near_##form##_grad_by_row)(x, FG_ROW_OF(x, form##_grad, some), some);  \
+    }                                                                                         \
+    static FG_INLINE V FG_NAME(near_##form##_backward)(V dy, V x, int some)                   \
+    {                                                                                         \
+        return FG_NAME(near_##form##_backward_by_row)(dy, x, FG_ROW_OF(x, form##_grad, some), \
+                                                      some);                                  \
+    }
+FG_NEAR_VALUE(gelu)
+FG_NEAR_VALUE(gelu_tanh)
+FG_NEAR_VALUE(gelu_sigmoid)
+FG_NEAR_VALUE(silu)
 FG_NEAR_SLOPE(gelu)
 FG_NEAR_SLOPE(gelu_tanh)
 FG_NEAR_SLOPE(gelu_sigmoid)
@@ -245,7 +274,7 @@ static FG_INLINE V unless_plain(V t, V limit, V y, V plain)
 
 static FG_INLINE V FG_NAME(near_gelu)(V x, int some)
 {
-    return FG_VALUE_FROM_TABLE(x, clamped(v_abs(x), FG_C(gelu_near), some), gelu);
+    return FG_NAME(near_gelu_by_row)(x, FG_ROW_OF(x, gelu, some), some);
 }
 
 /* What remains of x. */
@@ -357,7 +386,7 @@ static FG_INLINE pair tanh_argument(V t)
     {                                                                                      \
         const V limit = FG_C(form##_near);                                                 \
         return FG_NAME(fg_##form##_columns)                                                \
-                   ? FG_VALUE_FROM_TABLE(x, clamped(v_abs(x), limit, some), form)          \
+                   ? FG_NAME(near_##form##_by_row)(x, FG_ROW_OF(x, form, some), some)      \
                    : FG_NAME(form##_formula)(signed_clamped(x, limit, some));              \
     }                                                                                      \
     static FG_INLINE V FG_NAME(far_##form)(V x, int some)                                  \

@@ -117,6 +117,11 @@
         FG_EACH(i.in[r] = j_to_exponent_##dtype(i.in[r]));                                       \
         return i;                                                                                \
     }                                                                                            \
+    static FG_INLINE I_##dtype i_to_second_##dtype(I_##dtype i)                                  \
+    {                                                                                            \
+        FG_EACH(i.in[r] = j_to_second_##dtype(i.in[r]));                                         \
+        return i;                                                                                \
+    }                                                                                            \
     FG_INTERLEAVE_2(dtype, i_add, j_add, I)                                                      \
     FG_INTERLEAVE_2(dtype, i_sub, j_sub, I)                                                      \
     FG_INTERLEAVE_2(dtype, i_max, j_max, I)                                                      \
@@ -173,6 +178,19 @@ static FG_INLINE V_f64 v_entry_f64(R_f64 row, int n)
     FG_EACH(a.in[r] = u_entry_f64(row.at[r], n));
     return a;
 }
+
+#if FG_ROWS_FIRST
+static FG_INLINE void v_keep_f64(uint32_t *places, int rows, int columns, I_f64 k)
+{
+    u_keep_f64(places, rows, columns, k.in);
+}
+static FG_INLINE R_f64 v_kept_f64(const fg_f64 *table, const uint32_t *places)
+{
+    R_f64 row;
+    FG_EACH(row.at[r] = u_kept_f64(table, places, r));
+    return row;
+}
+#endif
 
 /* 16-bit numbers are computed with as float32; only memory holds them as they are. */
 #define FG_INTERLEAVE_16(dtype)                                           \

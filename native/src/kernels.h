@@ -96,6 +96,72 @@ FG_WAY(f64)
         body;                                          \
     }
 
+#define FG_UPSTREAM(dtype) const V_##dtype upstream = v_load_##dtype(dy + j)
+
+#define FG_NEAR_1_f32(name) FG_EACH_VECTOR(f32, some, FG_STORE(f32, y, near_##name##_f32(value, 0)))
+#define FG_NEAR_2_f32(name)                     \
+    FG_EACH_VECTOR(f32, some, FG_UPSTREAM(f32); \
+                   FG_STORE(f32, dx, near_##name##_f32(upstream, value, 0)))
+
+#if FG_ROWS_FIRST
+/* Where the rows of a table are is found first, for FG_ROWS elements: the way of a number from a
+ * vector to an address takes long, and in one loop all that follows would wait for it. */
+enum { FG_ROWS = 256 };
+#define FG_REAL f64
+#define FG_ROWS_OF(name, table)                                                         \
+    enum { has_rows_##name = fg_##table##_columns_f64 != 0 };                           \
+    static FG_INLINE void keep_rows_##name(size_t n, const fg_f64 *x, uint32_t *places) \
+    {                                                                                   \
+        for (size_t j = 0; j < n; j += FG_LANES_f64) {                                  \
+            const V_f64 t = v_abs_f64(v_load_f64(x + j));                               \
+            v_keep_f64(places + j, fg_##table##_rows_f64, fg_##table##_columns_f64,     \
+                       FG_SEGMENT(t, table));                                           \
+        }                                                                               \
+    }                                                                                   \
+    static FG_INLINE R_f64 kept_row_##name(const uint32_t *places)                      \
+    {                                                                                   \
+        return v_kept_f64(fg_##table##_table_f64, places);                              \
+    }
+FG_ROWS_OF(gelu, gelu)
+FG_ROWS_OF(gelu_tanh, gelu_tanh)
+FG_ROWS_OF(gelu_sigmoid, gelu_sigmoid)
+FG_ROWS_OF(silu, silu)
+FG_ROWS_OF(gelu_grad, gelu_grad)
+FG_ROWS_OF(gelu_tanh_grad, gelu_tanh_grad)
+FG_ROWS_OF(gelu_sigmoid_grad, gelu_sigmoid_grad)
+FG_ROWS_OF(silu_grad, silu_grad)
+FG_ROWS_OF(gelu_backward, gelu_grad)
+FG_ROWS_OF(gelu_tanh_backward, gelu_tanh_grad)
+FG_ROWS_OF(gelu_sigmoid_backward, gelu_sigmoid_grad)
+FG_ROWS_OF(silu_backward, silu_grad)
+#undef FG_REAL
+#define FG_BY_ROWS(name, body)                                         \
+    for (size_t at = 0; at < some; at += FG_ROWS) {                    \
+        uint32_t places[FG_ROWS];                                      \
+        const size_t part = some - at < FG_ROWS ? some - at : FG_ROWS; \
+        keep_rows_##name(part, x + at, places);                        \
+        for (size_t j = at; j < at + part; j += LANES) {               \
+            const V_f64 value = v_load_f64(x + j);                     \
+            const R_f64 row = kept_row_##name(places + (j - at));      \
+            body;                                                      \
+        }                                                              \
+    }
+#define FG_NEAR_1_f64(name)                                                         \
+    if (has_rows_##name) {                                                          \
+        FG_BY_ROWS(name, FG_STORE(f64, y, near_##name##_by_row_f64(value, row, 0))) \
+    } else {                                                                        \
+        FG_EACH_VECTOR(f64, some, FG_STORE(f64, y, near_##name##_f64(value, 0)))    \
+    }
+#define FG_NEAR_2_f64(name)            \
+    FG_BY_ROWS(name, FG_UPSTREAM(f64); \
+               FG_STORE(f64, dx, near_##name##_by_row_f64(upstream, value, row, 0)))
+#else
+#define FG_NEAR_1_f64(name) FG_EACH_VECTOR(f64, some, FG_STORE(f64, y, near_##name##_f64(value, 0)))
+#define FG_NEAR_2_f64(name)                     \
+    FG_EACH_VECTOR(f64, some, FG_UPSTREAM(f64); \
+                   FG_STORE(f64, dx, near_##name##_f64(upstream, value, 0)))
+#endif
+
 /* The last few elements go by way of a small buffer, as a last round. */
 #define FG_LOOP_1(name, dtype)                                                                   \
     static FG_SINGLE void run_##name##_##dtype(size_t n, const fg_##dtype *x, fg_##dtype *y,     \
@@ -115,7 +181,7 @@ FG_WAY(f64)
                 way_##dtype(some, x, fg_##name##_near_##dtype, fg_##name##_deep_##dtype,         \
                             fg_##name##_end_##dtype);                                            \
             if (way == FG_NEAR) {                                                                \
-                FG_EACH_VECTOR(dtype, some, FG_STORE(dtype, y, near_##name##_##dtype(value, 0))) \
+                FG_NEAR_1_##dtype(name)                                                          \
             } else if (way == FG_FAR) {                                                          \
                 FG_EACH_VECTOR(dtype, some, FG_STORE(dtype, y, far_##name##_##dtype(value, 0)))  \
             } else if (fg_##name##_deep_##dtype < fg_##name##_end_##dtype && way == FG_DEEP) {   \
@@ -147,7 +213,6 @@ FG_WAY(f64)
             memcpy(rest, few, left * sizeof *few);                                               \
     }
 
-#define FG_UPSTREAM(dtype) const V_##dtype upstream = v_load_##dtype(dy + j)
 #define FG_LOOP_2(name, dtype)                                                                    \
     static FG_SINGLE void run_##name##_##dtype(size_t n, const fg_##dtype *dy,                    \
                                                const fg_##dtype *x, fg_##dtype *dx, int past)     \
@@ -167,8 +232,7 @@ FG_WAY(f64)
                 way_##dtype(some, x, fg_##name##_near_##dtype, fg_##name##_deep_##dtype,          \
                             fg_##name##_end_##dtype);                                             \
             if (way == FG_NEAR) {                                                                 \
-                FG_EACH_VECTOR(dtype, some, FG_UPSTREAM(dtype);                                   \
-                               FG_STORE(dtype, dx, near_##name##_##dtype(upstream, value, 0)))    \
+                FG_NEAR_2_##dtype(name)                                                           \
             } else if (way == FG_FAR) {                                                           \
                 FG_EACH_VECTOR(dtype, some, FG_UPSTREAM(dtype);                                   \
                                FG_STORE(dtype, dx, far_##name##_##dtype(upstream, value, 0)))     \

@@ -20,6 +20,7 @@
 
 #define FG_TARGET_NAME avx2
 #define FG_REGISTERS 2
+#define FG_ROWS_FIRST 1
 
 /* Comparisons are made of integers: as such, the bits of numbers that are not negative are in
  * order, with NaN above infinity, and no flag is raised. An ordered comparison of reals raises
@@ -163,6 +164,10 @@ static FG_INLINE J_f32 j_most_f32(J_f32 a, J_f32 b)
 static FG_INLINE J_f32 j_to_exponent_f32(J_f32 a)
 {
     return _mm256_slli_epi32(a, 23);
+}
+static FG_INLINE J_f32 j_to_second_f32(J_f32 a)
+{
+    return _mm256_slli_epi32(a, 16);
 }
 
 /* the instruction looks at no more than the low 3 bits of k */
@@ -310,6 +315,10 @@ static FG_INLINE J_f64 j_to_exponent_f64(J_f64 a)
 {
     return _mm256_slli_epi64(a, 52);
 }
+static FG_INLINE J_f64 j_to_second_f64(J_f64 a)
+{
+    return _mm256_slli_epi64(a, 36);
+}
 
 /* where the rows of the lanes are */
 typedef struct W_f64 {
@@ -323,6 +332,20 @@ static FG_INLINE W_f64 u_rows_f64(const fg_f64 *table, int rows, int columns, J_
                        table + (size_t)columns * (size_t)_mm_extract_epi64(low, 1),
                        table + (size_t)columns * (size_t)_mm_cvtsi128_si64(high),
                        table + (size_t)columns * (size_t)_mm_extract_epi64(high, 1)}};
+    return at;
+}
+/* of two registers together: 0 1 of the first, 0 1 of the second, 2 3, 2 3 */
+static FG_INLINE void u_keep_f64(uint32_t *places, int rows, int columns, const J_f64 *k)
+{
+    const __m256 low =
+        _mm256_shuffle_ps(_mm256_castsi256_ps(k[0]), _mm256_castsi256_ps(k[1]), 0x88);
+    const __m256i which = _mm256_and_si256(_mm256_castps_si256(low), _mm256_set1_epi32(rows - 1));
+    _mm256_storeu_si256((__m256i *)places, _mm256_madd_epi16(which, _mm256_set1_epi32(columns)));
+}
+static FG_INLINE W_f64 u_kept_f64(const fg_f64 *table, const uint32_t *places, int r)
+{
+    const uint32_t *p = places + 2 * r;
+    const W_f64 at = {{table + p[0], table + p[1], table + p[4], table + p[5]}};
     return at;
 }
 /* entries 2m and 2m + 1 come from the same four loads */

@@ -28,6 +28,7 @@
 #ifndef FG_REGISTERS
 #define FG_REGISTERS 2 /* 4 gains 4 % on long arrays and doubles the time of short ones */
 #endif
+#define FG_ROWS_FIRST 1
 
 /* Comparisons are made of integers: as such, the bits of numbers that are not negative are in
  * order, with NaN above infinity, and no flag is raised. An ordered comparison of reals raises
@@ -173,6 +174,10 @@ static FG_INLINE J_f32 j_to_exponent_f32(J_f32 a)
 {
     return _mm512_slli_epi32(a, 23);
 }
+static FG_INLINE J_f32 j_to_second_f32(J_f32 a)
+{
+    return _mm512_slli_epi32(a, 16);
+}
 
 /* the 8 entries twice, since the instruction looks at the low 4 bits of k */
 static FG_INLINE U_f32 u_look_up_f32(const fg_f32 *entries, J_f32 k)
@@ -315,6 +320,10 @@ static FG_INLINE J_f64 j_to_exponent_f64(J_f64 a)
 {
     return _mm512_slli_epi64(a, 52);
 }
+static FG_INLINE J_f64 j_to_second_f64(J_f64 a)
+{
+    return _mm512_slli_epi64(a, 36);
+}
 
 /* where the rows of the lanes are */
 typedef struct W_f64 {
@@ -327,6 +336,21 @@ static FG_INLINE W_f64 u_rows_f64(const fg_f64 *table, int rows, int columns, J_
     _mm512_storeu_si512(which, _mm512_and_si512(k, _mm512_set1_epi64(rows - 1)));
     for (int i = 0; i < 8; i++)
         at.lane[i] = table + (size_t)columns * (size_t)which[i];
+    return at;
+}
+static FG_INLINE void u_keep_f64(uint32_t *places, int rows, int columns, const J_f64 *k)
+{
+    for (int r = 0; r < FG_REGISTERS; r++) {
+        const __m512i which = _mm512_and_si512(k[r], _mm512_set1_epi64(rows - 1));
+        const __m512i place = _mm512_mul_epu32(which, _mm512_set1_epi64(columns));
+        _mm256_storeu_si256((__m256i *)(places + 8 * r), _mm512_cvtepi64_epi32(place));
+    }
+}
+static FG_INLINE W_f64 u_kept_f64(const fg_f64 *table, const uint32_t *places, int r)
+{
+    W_f64 at;
+    for (int i = 0; i < 8; i++)
+        at.lane[i] = table + places[8 * r + i];
     return at;
 }
 static FG_INLINE __m256d half_entry(const fg_f64 *const *lane, int n)

@@ -12,6 +12,7 @@
 
 #define FG_TARGET_NAME neon
 #define FG_REGISTERS 2 /* hardly a spill; with 4 there are dozens */
+#define FG_ROWS_FIRST 0
 
 /* Comparisons are made of integers: as such, the bits of numbers that are not negative are in
  * order, with NaN above infinity, and no flag is raised. An ordered comparison of reals raises
@@ -155,6 +156,10 @@ static FG_INLINE J_f32 j_most_f32(J_f32 a, J_f32 b)
 static FG_INLINE J_f32 j_to_exponent_f32(J_f32 a)
 {
     return vshlq_n_s32(a, 23);
+}
+static FG_INLINE J_f32 j_to_second_f32(J_f32 a)
+{
+    return vshlq_n_s32(a, 16);
 }
 
 static FG_INLINE U_f32 u_look_up_f32(const fg_f32 *entries, J_f32 k)
@@ -303,6 +308,10 @@ static FG_INLINE J_f64 j_most_f64(J_f64 a, J_f64 b)
 static FG_INLINE J_f64 j_to_exponent_f64(J_f64 a)
 {
     return vshlq_n_s64(a, 52);
+}
+static FG_INLINE J_f64 j_to_second_f64(J_f64 a)
+{
+    return vshlq_n_s64(a, 36);
 }
 
 /* where the rows of the lanes are */

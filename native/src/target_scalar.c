@@ -10,6 +10,7 @@
 
 #define FG_TARGET_NAME scalar
 #define FG_REGISTERS 1
+#define FG_ROWS_FIRST 0
 
 /* Negation and comparison are made of integers. gcc joins -fma(a, b, c) to one instruction
  * that gives a zero the other sign. An ordered comparison of reals raises invalid for NaN, and
@@ -113,6 +114,10 @@ static FG_INLINE void v_stream_end(void)
     {                                                                                            \
         return (J_##dtype)((unsigned_integer)a << (mantissa_bits));                              \
     }                                                                                            \
+    static FG_INLINE J_##dtype j_to_second_##dtype(J_##dtype a)                                  \
+    {                                                                                            \
+        return (J_##dtype)((unsigned_integer)a << (sizeof(a) == 8 ? 36 : 16));                   \
+    }                                                                                            \
     static FG_INLINE U_##dtype u_abs_##dtype(U_##dtype a)                                        \
     {                                                                                            \
         return u_real_##dtype((J_##dtype)((unsigned_integer)u_bits_##dtype(a) << 1 >> 1));       \
@@ -142,7 +147,7 @@ static FG_INLINE void v_stream_end(void)
     }                                                                                            \
     static FG_INLINE U_##dtype u_positive_##dtype(U_##dtype a)                                   \
     {                                                                                            \
-        return u_select_negative_##dtype(a, (U_##dtype)-0.0, a);                                 \
+        return u_select_negative_##dtype(a, (U_##dtype) - 0.0, a);                               \
     }                                                                                            \
     static FG_INLINE U_##dtype u_copysign_##dtype(U_##dtype a, U_##dtype s)                      \
     {                                                                                            \

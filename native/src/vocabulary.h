@@ -27,12 +27,18 @@
  *                                         of the real c; where that is close, the answers may
  *                                         be no and yes
  *   i_to_exponent(i)                      shifted left by the width of the mantissa field
+ *   i_to_second(i)                        shifted left by 36 (float64; 16 in float32): the second of two
+ *                                         numbers in one, of which it is the low bits
  *   v_row(table, rows, columns, i)        for each lane a row (R) of a table, the one whose number
  *                                         is in the low bits of i; rows is a power of two, and 8
  *                                         in float32
  *   v_entry(row, n)                       its entry n. A table of float32 holds the entries 0 of
  *                                         all rows, then the entries 1, ...; of float64 row after
- *                                         row, with an even number of columns
+ *                                         row, with an even number of columns; two coefficients
+ *                                         may share an entry (i_to_second)
+ *   v_keep(places, rows, columns, i)      where those rows are, as FG_LANES uint32_t in memory, for
+ *   v_kept(table, places)                 which gives the rows: only float64, for the array loops,
+ *                                         where FG_ROWS_FIRST
  *   i_above(i, c)                         an unsigned: bit l says whether lane l exceeds the bits of c
  *
  * And, to and from the 16 bits of float16 and bfloat16:
@@ -86,6 +92,7 @@
 #define v_copysign FG_NAME(v_copysign)
 #define v_select_infinite FG_NAME(v_select_infinite)
 #define i_to_exponent FG_NAME(i_to_exponent)
+#define i_to_second FG_NAME(i_to_second)
 #define v_row FG_NAME(v_row)
 #define v_entry FG_NAME(v_entry)
 

@@ -56,16 +56,17 @@ DEGREES = {
 }
 
 # The near way (tables.py): where it ends, as far as the error stays well below 2 ULP; the degree
-# of the polynomials; the number of segments (NOTES.md). No table: the formulas are faster.
+# of the polynomials, odd in float64; the number of segments (NOTES.md). Where there is no table,
+# the formulas are faster.
 TABLES = {
-    "gelu": {"f32": ("4", 7, 8), "f64": ("4.5", 8, 128)},
-    "gelu_tanh": {"f32": ("3.875", 7, 8)},
+    "gelu": {"f32": ("4", 7, 8), "f64": ("4.5", 7, 256)},
+    "gelu_tanh": {"f32": ("3.875", 7, 8), "f64": ("4.5", 7, 256)},
     "gelu_sigmoid": {"f32": ("5", 7, 8)},
     "silu": {"f32": ("8", 7, 8)},
-    "gelu_grad": {"f32": ("4", 7, 8), "f64": ("4.5", 8, 128)},
-    "gelu_tanh_grad": {"f32": ("4", 7, 8), "f64": ("4.5", 8, 128)},
-    "gelu_sigmoid_grad": {"f32": ("4.25", 7, 8), "f64": ("4", 8, 128)},
-    "silu_grad": {"f32": ("5.5", 7, 8), "f64": ("4", 6, 256)},
+    "gelu_grad": {"f32": ("4", 7, 8), "f64": ("4.5", 7, 256)},
+    "gelu_tanh_grad": {"f32": ("4", 7, 8), "f64": ("4.5", 7, 256)},
+    "gelu_sigmoid_grad": {"f32": ("4.25", 7, 8), "f64": ("4", 7, 256)},
+    "silu_grad": {"f32": ("5.5", 7, 8), "f64": ("4", 5, 512)},
 }
 
 
@@ -130,7 +131,10 @@ def tables(fmt):
         per, rows = table(f, zero, far, segments, degree, fmt.precision)
         if fmt.precision == 24:  # a register holds one coefficient of all segments
             rows = zip(*rows)
-        out[name] = per, segments, degree + 2, [value for row in rows for value in row]
+        else:  # in the order of use, without the last coefficient, which is in the one before
+            rows = [(centre, *row[-2::-1]) for centre, *row in rows]
+        values = [value for row in rows for value in row]
+        out[name] = per, segments, len(values) // segments, values
     return out
 
 
