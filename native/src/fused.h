@@ -20,7 +20,7 @@
 
 /* Of a buffer; a multiple of the lanes of every target. */
 enum {
-    FG_FUSED_BYTES = 1536, /* of stack, for up to five operands */
+    FG_FUSED_BYTES = 1024,
     FG_FUSED_BLOCK_f32 = FG_FUSED_BYTES / sizeof(fg_f32),
     FG_FUSED_BLOCK_f64 = FG_FUSED_BYTES / sizeof(fg_f64),
     FG_FUSED_BLOCK_f16 = FG_FUSED_BLOCK_f32,
@@ -51,17 +51,14 @@ static FG_INLINE void v_result_bf16(fg_bf16 *p, V_f32 a)
 /* One operation on n elements of dtypes p and q with results of dtype r; the last few by way of
  * small buffers. */
 #define FG_ELEMENTWISE(name, p, q, r, operation)                                                \
-    static FG_SINGLE void name(size_t n, const fg_##p *a, const fg_##q *b, fg_##r *c, int past) \
+    static FG_SINGLE void name(size_t n, const fg_##p *a, const fg_##q *b, fg_##r *c)           \
     {                                                                                           \
         enum { LANES = FG_LANES_##p };                                                          \
         const size_t whole = n - n % LANES;                                                     \
         for (size_t i = 0; i < whole; i += LANES) {                                             \
             FG_ONE_BY_ONE();                                                                    \
             const V_##p result = operation(v_load_##p(a + i), v_load_##q(b + i));               \
-            if (past)                                                                           \
-                v_stream_##r(c + i, result);                                                    \
-            else                                                                                \
-                v_result_##r(c + i, result);                                                    \
+            v_result_##r(c + i, result);                                                        \
         }                                                                                       \
         if (n > whole) {                                                                        \
             const size_t rest = n - whole;                                                      \
@@ -169,156 +166,306 @@ FG_AS_REALS_16(bf16)
 #define FG_RUN_f16(function) run_##function##_f32
 #define FG_RUN_bf16(function) run_##function##_f32
 
-/* ---- the shapes ----------------------------------------------------------- */
+/* ---- the steps, one after the other ------------------------------------------ */
 
-#define FG_BLOCK_OF(dtype) (n < FG_FUSED_BLOCK_##dtype ? n : FG_FUSED_BLOCK_##dtype)
+/* Operands of every shape, in one order: x (or a), b, dy; y (or dx, da), z (or slope, db). Those
+ * that a shape lacks are NULL. */
+#define FG_OPERANDS(dtype)                                                           \
+    size_t n, const fg_##dtype *x, const fg_##dtype *b, const fg_##dtype *dy, fg_##dtype *y, \
+        fg_##dtype *z
+#define FG_HAS_B(shape) (FG_INPUTS_##shape > 1)
+#define FG_HAS_DY(shape) (FG_INPUTS_##shape > 2)
+#define FG_HAS_Z(shape) (FG_OUTPUTS_##shape > 1)
+/* p + i, where the shape has p */
+#define FG_FROM(has, p, i) ((has) ? (p) + (i) : (p))
+
 #define FG_BUFFER(dtype, name) FG_ALIGNED fg_real_##dtype name[FG_FUSED_BLOCK_##dtype]
 
-#define FG_LOOP_bias(name, dtype, form)                                                  \
-    static void run_##name##_##dtype(size_t n, const fg_##dtype *x, const fg_##dtype *b, \
-                                     fg_##dtype *y, int past)                            \
-    {                                                                                    \
-        FG_BUFFER(dtype, sum);                                                           \
-        for (size_t m; n; x += m, b += m, y += m, n -= m) {                              \
-            m = FG_BLOCK_OF(dtype);                                                      \
-            fg_real_##dtype *to = place_##dtype(y, sum);                                 \
-            each_sum_##dtype(m, x, b, sum, 0);                                           \
-            FG_RUN_##dtype(form)(m, sum, to, past && !FG_WIDENED_##dtype);               \
-            finish_##dtype(m, to, y);                                                    \
-        }                                                                                \
-    }
+#define FG_BLOCK_bias(dtype, form)                  \
+    FG_BUFFER(dtype, sum);                          \
+    fg_real_##dtype *to = place_##dtype(y, sum);    \
+    each_sum_##dtype(n, x, b, sum);                 \
+    FG_RUN_##dtype(form)(n, sum, to, 0);            \
+    finish_##dtype(n, to, y)
 
-#define FG_LOOP_bias_backward(name, dtype, form)                                          \
-    static void run_##name##_##dtype(size_t n, const fg_##dtype *dy, const fg_##dtype *x, \
-                                     const fg_##dtype *b, fg_##dtype *dx, int past)       \
-    {                                                                                     \
-        FG_BUFFER(dtype, sum);                                                            \
-        FG_BUFFER(dtype, wide);                                                           \
-        for (size_t m; n; dy += m, x += m, b += m, dx += m, n -= m) {                     \
-            m = FG_BLOCK_OF(dtype);                                                       \
-            fg_real_##dtype *to = place_##dtype(dx, sum);                                 \
-            each_sum_##dtype(m, x, b, sum, 0);                                            \
-            FG_RUN_##dtype(form##_backward)(m, reals_##dtype(m, dy, wide), sum, to,       \
-                                            past && !FG_WIDENED_##dtype);                 \
-            finish_##dtype(m, to, dx);                                                    \
-        }                                                                                 \
-    }
+#define FG_BLOCK_bias_backward(dtype, form)                                             \
+    FG_BUFFER(dtype, sum);                                                              \
+    FG_BUFFER(dtype, wide);                                                             \
+    fg_real_##dtype *to = place_##dtype(y, sum);                                        \
+    each_sum_##dtype(n, x, b, sum);                                                     \
+    FG_RUN_##dtype(form##_backward)(n, reals_##dtype(n, dy, wide), sum, to, 0);         \
+    finish_##dtype(n, to, y)
 
-#define FG_LOOP_glu(name, dtype, form)                                                   \
-    static void run_##name##_##dtype(size_t n, const fg_##dtype *a, const fg_##dtype *b, \
-                                     fg_##dtype *y, int past)                            \
-    {                                                                                    \
-        FG_BUFFER(dtype, value);                                                         \
-        for (size_t m; n; a += m, b += m, y += m, n -= m) {                              \
-            m = FG_BLOCK_OF(dtype);                                                      \
-            FG_RUN_##dtype(form)(m, reals_##dtype(m, a, value), value, 0);               \
-            each_times_##dtype(m, value, b, y, past && !FG_WIDENED_##dtype);             \
-        }                                                                                \
-    }
+#define FG_BLOCK_glu(dtype, form)                                     \
+    FG_BUFFER(dtype, value);                                          \
+    FG_RUN_##dtype(form)(n, reals_##dtype(n, x, value), value, 0);    \
+    each_times_##dtype(n, value, b, y)
 
-#define FG_LOOP_glu_backward(name, dtype, form)                                                 \
-    static void run_##name##_##dtype(size_t n, const fg_##dtype *dy, const fg_##dtype *a,       \
-                                     const fg_##dtype *b, fg_##dtype *da, fg_##dtype *db,       \
-                                     int past)                                                  \
-    {                                                                                           \
-        FG_BUFFER(dtype, value);                                                                \
-        FG_BUFFER(dtype, product);                                                              \
-        FG_BUFFER(dtype, wide);                                                                 \
-        for (size_t m; n; dy += m, a += m, b += m, da += m, db += m, n -= m) {                  \
-            m = FG_BLOCK_OF(dtype);                                                             \
-            const fg_real_##dtype *from = reals_##dtype(m, a, wide);                            \
-            fg_real_##dtype *to = place_##dtype(da, product);                                   \
-            FG_RUN_##dtype(form)(m, from, value, 0);                                            \
-            each_scaled_##dtype(m, value, dy, value, 0);                                        \
-            each_product_##dtype(m, dy, b, product, 0);                                         \
-            FG_RUN_##dtype(form##_backward)(m, product, from, to, past && !FG_WIDENED_##dtype); \
-            finish_##dtype(m, to, da);                                                          \
-            finish_##dtype(m, value, db);                                                       \
-        }                                                                                       \
-    }
+#define FG_BLOCK_glu_backward(dtype, form)                              \
+    FG_BUFFER(dtype, value);                                            \
+    FG_BUFFER(dtype, product);                                          \
+    FG_BUFFER(dtype, wide);                                             \
+    const fg_real_##dtype *from = reals_##dtype(n, x, wide);            \
+    fg_real_##dtype *to = place_##dtype(y, product);                    \
+    FG_RUN_##dtype(form)(n, from, value, 0);                            \
+    each_scaled_##dtype(n, value, dy, value);                           \
+    each_product_##dtype(n, dy, b, product);                            \
+    FG_RUN_##dtype(form##_backward)(n, product, from, to, 0);           \
+    finish_##dtype(n, to, y);                                           \
+    finish_##dtype(n, value, z)
 
 /* 16 bits too have these two functions as they are. */
-#define FG_LOOP_value_and_grad(name, dtype, form)                                  \
-    static void run_##name##_##dtype(size_t n, const fg_##dtype *x, fg_##dtype *y, \
-                                     fg_##dtype *slope, int past)                  \
-    {                                                                              \
-        FG_ALIGNED fg_##dtype value[FG_FUSED_BLOCK_##dtype];                       \
-        for (size_t m; n; x += m, y += m, slope += m, n -= m) {                    \
-            m = FG_BLOCK_OF(dtype);                                                \
-            fg_##dtype *to = x == y ? value : y;                                   \
-            run_##form##_##dtype(m, x, to, to == y && past);                       \
-            run_##form##_grad_##dtype(m, x, slope, past);                          \
-            if (to != y)                                                           \
-                memcpy(y, to, m * sizeof *y);                                      \
-        }                                                                          \
+#define FG_BLOCK_value_and_grad(dtype, form)             \
+    FG_ALIGNED fg_##dtype value[FG_FUSED_BLOCK_##dtype]; \
+    fg_##dtype *to = x == y ? value : y;                 \
+    run_##form##_##dtype(n, x, to, 0);                   \
+    run_##form##_grad_##dtype(n, x, z, 0);               \
+    if (to != y)                                         \
+        memcpy(y, to, n * sizeof *y)
+
+/* Of a block at most. */
+#define FG_STEPS(name, dtype, shape, form)                        \
+    static FG_SINGLE void steps_##name##_##dtype(FG_OPERANDS(dtype)) \
+    {                                                             \
+        (void)b, (void)dy, (void)z;                               \
+        FG_BLOCK_##shape(dtype, form);                            \
+    }
+
+/* ---- all of them in registers ------------------------------------------------- */
+
+/* Elements that are not near, with where they belong. A vector that has some finds room for them. */
+enum { FG_APART = 64 };
+#define FG_SET_APART(dtype)                                                                 \
+    typedef struct apart_##dtype {                                                          \
+        size_t count, at[FG_APART];                                                         \
+        fg_##dtype x[FG_APART], b[FG_APART], dy[FG_APART];                                  \
+    } apart_##dtype;                                                                        \
+    static FG_SINGLE void add_apart_##dtype(apart_##dtype *apart, unsigned which, size_t j, \
+                                            const fg_##dtype *x, const fg_##dtype *b,       \
+                                            const fg_##dtype *dy)                           \
+    {                                                                                       \
+        for (; which; which &= which - 1) {                                                 \
+            const size_t i = j + FG_LOWEST_BIT(which), k = apart->count++;                  \
+            apart->at[k] = i;                                                               \
+            apart->x[k] = x[i];                                                             \
+            if (b)                                                                          \
+                apart->b[k] = b[i];                                                         \
+            if (dy)                                                                         \
+                apart->dy[k] = dy[i];                                                       \
+        }                                                                                   \
+    }                                                                                       \
+    /* whole vectors of them, which the loops go through faster */                          \
+    static FG_INLINE size_t fill_apart_##dtype(apart_##dtype *apart, int has_b, int has_dy) \
+    {                                                                                       \
+        size_t n = apart->count;                                                            \
+        for (; n % FG_LANES_##dtype; n++) {                                                 \
+            apart->x[n] = apart->x[0];                                                      \
+            if (has_b)                                                                      \
+                apart->b[n] = apart->b[0];                                                  \
+            if (has_dy)                                                                     \
+                apart->dy[n] = apart->dy[0];                                                \
+        }                                                                                   \
+        return n;                                                                           \
+    }
+/* a where t <= limit, 0 elsewhere and where t is NaN */
+#define FG_IF_NEAR(real)                                                                      \
+    static FG_INLINE V_##real if_near_##real(V_##real t, V_##real limit, V_##real a)          \
+    {                                                                                         \
+        const V_##real number = at_most_##real(t, v_add_##real(limit, limit));                \
+        return v_select_above_##real(number, limit, v_set_##real(0), a);                      \
+    }
+FG_IF_NEAR(f32)
+FG_IF_NEAR(f64)
+FG_SET_APART(f32)
+FG_SET_APART(f64)
+FG_SET_APART(f16)
+FG_SET_APART(bf16)
+
+/* Of the argument s of the form, with what is added to it in it. */
+#define FG_ARGUMENT_bias(real) v_add_##real(in_x, in_b)
+#define FG_ARGUMENT_bias_backward(real) v_add_##real(in_x, in_b)
+#define FG_ARGUMENT_glu(real) in_x
+#define FG_ARGUMENT_glu_backward(real) in_x
+#define FG_ARGUMENT_value_and_grad(real) in_x
+
+#define FG_LESSER(a, b) ((a) < (b) ? (a) : (b))
+#define FG_NEAR_bias(form, real) fg_##form##_near_##real
+#define FG_NEAR_bias_backward(form, real) fg_##form##_backward_near_##real
+#define FG_NEAR_glu(form, real) fg_##form##_near_##real
+#define FG_NEAR_glu_backward(form, real) \
+    FG_LESSER(fg_##form##_near_##real, fg_##form##_backward_near_##real)
+#define FG_NEAR_value_and_grad(form, real) \
+    FG_LESSER(fg_##form##_near_##real, fg_##form##_grad_near_##real)
+
+#define FG_RESULT_bias(form, real) out_y = near_##form##_##real(s, 0)
+#define FG_RESULT_bias_backward(form, real) out_y = near_##form##_backward_##real(in_dy, s, 0)
+#define FG_RESULT_glu(form, real) out_y = v_mul_##real(near_##form##_##real(s, 0), in_b)
+#define FG_RESULT_glu_backward(form, real)                                       \
+    out_y = near_##form##_backward_##real(v_mul_##real(in_dy, in_b), s, 0); \
+    out_z = v_mul_##real(near_##form##_##real(s, 0), in_dy)
+#define FG_RESULT_value_and_grad(form, real) \
+    out_y = near_##form##_##real(s, 0);      \
+    out_z = near_##form##_grad_##real(s, 0)
+
+#define FG_PUT(dtype, to, result)         \
+    do {                                  \
+        if (past && !FG_WIDENED_##dtype)  \
+            v_stream_##dtype(to, result); \
+        else                              \
+            v_result_##dtype(to, result); \
+    } while (0)
+
+/* Vector after vector as if all were near: where one is not, its operands are set apart, with harmless
+ * ones in their place, to go through the steps together with others later. Where all are not, the
+ * steps are taken at once for a block, and so they are for the last few elements. */
+#define FG_LOOP_FUSED(name, dtype, real, shape, form)                                              \
+    FG_STEPS(name, dtype, shape, form)                                                             \
+    static FG_SINGLE void finish_##name##_##dtype(apart_##dtype *apart, fg_##dtype *y,             \
+                                                  fg_##dtype *z)                                   \
+    {                                                                                              \
+        const size_t n = fill_apart_##dtype(apart, FG_HAS_B(shape), FG_HAS_DY(shape));                                                \
+        steps_##name##_##dtype(n, apart->x, apart->b, apart->dy, apart->x, apart->b);              \
+        for (size_t k = 0; k < apart->count; k++) {                                                \
+            y[apart->at[k]] = apart->x[k];                                                         \
+            if (FG_HAS_Z(shape))                                                                   \
+                z[apart->at[k]] = apart->b[k];                                                     \
+        }                                                                                          \
+        apart->count = 0;                                                                          \
+    }                                                                                              \
+    static FG_SINGLE void run_##name##_##dtype(FG_OPERANDS(dtype), int past)                       \
+    {                                                                                              \
+        enum { LANES = FG_LANES_##dtype };                                                         \
+        const fg_##real near = FG_NEAR_##shape(form, real);                                        \
+        apart_##dtype apart;                                                                       \
+        apart.count = 0;                                                                           \
+        size_t j = 0;                                                                              \
+        while (n - j >= LANES) {                                                                   \
+            FG_ONE_BY_ONE();                                                                       \
+            const V_##real in_x = v_load_##dtype(x + j);                                           \
+            V_##real in_b = in_x, in_dy = in_x;                                                    \
+            if (FG_HAS_B(shape))                                                                   \
+                in_b = v_load_##dtype(b + j);                                                      \
+            if (FG_HAS_DY(shape))                                                                  \
+                in_dy = v_load_##dtype(dy + j);                                                    \
+            V_##real s = FG_ARGUMENT_##shape(real);                                                \
+            const I_##real size = v_bits_##real(v_abs_##real(s));                                  \
+            if (i_any_above_##real(size, near)) {                                                  \
+                if (i_all_above_##real(size, near)) {                                              \
+                    const size_t m = FG_LESSER(n - j, FG_FUSED_BLOCK_##dtype);                     \
+                    steps_##name##_##dtype(m, x + j, FG_FROM(FG_HAS_B(shape), b, j),               \
+                                           FG_FROM(FG_HAS_DY(shape), dy, j), y + j,                \
+                                           FG_FROM(FG_HAS_Z(shape), z, j));                        \
+                    j += m;                                                                        \
+                    continue;                                                                      \
+                }                                                                                  \
+                if (apart.count > FG_APART - LANES)                                                \
+                    finish_##name##_##dtype(&apart, y, z);                                         \
+                add_apart_##dtype(&apart, i_above_##real(size, near), j, x, b, dy);                \
+                const V_##real t = v_abs_##real(s), limit = v_set_##real(near);                    \
+                s = signed_clamped_##real(s, limit, 1);                                            \
+                in_b = if_near_##real(t, limit, in_b);                                              \
+                in_dy = if_near_##real(t, limit, in_dy);                                            \
+            }                                                                                      \
+            V_##real out_y, out_z;                                                                 \
+            FG_RESULT_##shape(form, real);                                                         \
+            FG_PUT(dtype, y + j, out_y);                                                           \
+            if (FG_HAS_Z(shape))                                                                   \
+                FG_PUT(dtype, z + j, out_z);                                                       \
+            j += LANES;                                                                            \
+        }                                                                                          \
+        if (apart.count)                                                                           \
+            finish_##name##_##dtype(&apart, y, z);                                                 \
+        if (j < n)                                                                                 \
+            steps_##name##_##dtype(n - j, x + j, FG_FROM(FG_HAS_B(shape), b, j),                   \
+                                   FG_FROM(FG_HAS_DY(shape), dy, j), y + j,                        \
+                                   FG_FROM(FG_HAS_Z(shape), z, j));                                \
+    }
+
+#define FG_LOOP_f32(name, shape, form) FG_LOOP_FUSED(name, f32, f32, shape, form)
+#define FG_LOOP_f64(name, shape, form) FG_LOOP_FUSED(name, f64, f64, shape, form)
+#define FG_LOOP_f16(name, shape, form) FG_LOOP_16_##shape(name, f16, shape, form)
+#define FG_LOOP_bf16(name, shape, form) FG_LOOP_16_##shape(name, bf16, shape, form)
+#define FG_LOOP_16_bias(name, dtype, shape, form) FG_LOOP_FUSED(name, dtype, f32, shape, form)
+#define FG_LOOP_16_bias_backward FG_LOOP_16_bias
+#define FG_LOOP_16_glu FG_LOOP_16_bias
+#define FG_LOOP_16_glu_backward FG_LOOP_16_bias
+#define FG_LOOP_16_value_and_grad(name, dtype, shape, form)                                  \
+    FG_STEPS(name, dtype, shape, form)                                                       \
+    static void run_##name##_##dtype(FG_OPERANDS(dtype), int past)                           \
+    {                                                                                        \
+        (void)past;                                                                          \
+        for (size_t m; n; x += m, y += m, z += m, n -= m) {                                  \
+            m = FG_LESSER(n, FG_FUSED_BLOCK_##dtype);                                        \
+            steps_##name##_##dtype(m, x, b, dy, y, z);                                       \
+        }                                                                                    \
     }
 
 /* ---- the two ways into them ------------------------------------------------- */
 
-#define FG_ENTRIES_bias(name, dtype)                                     \
-    static FG_KERNEL_bias(loop_##name##_##dtype, dtype)                  \
-    {                                                                    \
-        run_##name##_##dtype(n, x, b, y, 0);                             \
-    }                                                                    \
-    static FG_KERNEL_bias(stream_##name##_##dtype, dtype)                \
-    {                                                                    \
-        FG_HEAD(dtype, y);                                               \
-        run_##name##_##dtype(head, x, b, y, 0);                          \
-        run_##name##_##dtype(n - head, x + head, b + head, y + head, 1); \
-        v_stream_end();                                                  \
-    }
-#define FG_ENTRIES_bias_backward(name, dtype)                                        \
-    static FG_KERNEL_bias_backward(loop_##name##_##dtype, dtype)                     \
+#define FG_ENTRIES_bias(name, dtype)                                                 \
+    static FG_KERNEL_bias(loop_##name##_##dtype, dtype)                              \
     {                                                                                \
-        run_##name##_##dtype(n, dy, x, b, dx, 0);                                    \
+        run_##name##_##dtype(n, x, b, NULL, y, NULL, 0);                             \
     }                                                                                \
-    static FG_KERNEL_bias_backward(stream_##name##_##dtype, dtype)                   \
+    static FG_KERNEL_bias(stream_##name##_##dtype, dtype)                            \
     {                                                                                \
-        FG_HEAD(dtype, dx);                                                          \
-        run_##name##_##dtype(head, dy, x, b, dx, 0);                                 \
-        run_##name##_##dtype(n - head, dy + head, x + head, b + head, dx + head, 1); \
+        FG_HEAD(dtype, y);                                                           \
+        run_##name##_##dtype(head, x, b, NULL, y, NULL, 0);                          \
+        run_##name##_##dtype(n - head, x + head, b + head, NULL, y + head, NULL, 1); \
         v_stream_end();                                                              \
     }
-#define FG_ENTRIES_glu(name, dtype)                                      \
-    static FG_KERNEL_glu(loop_##name##_##dtype, dtype)                   \
-    {                                                                    \
-        run_##name##_##dtype(n, a, b, y, 0);                             \
-    }                                                                    \
-    static FG_KERNEL_glu(stream_##name##_##dtype, dtype)                 \
-    {                                                                    \
-        FG_HEAD(dtype, y);                                               \
-        run_##name##_##dtype(head, a, b, y, 0);                          \
-        run_##name##_##dtype(n - head, a + head, b + head, y + head, 1); \
-        v_stream_end();                                                  \
+#define FG_ENTRIES_bias_backward(name, dtype)                                                  \
+    static FG_KERNEL_bias_backward(loop_##name##_##dtype, dtype)                               \
+    {                                                                                          \
+        run_##name##_##dtype(n, x, b, dy, dx, NULL, 0);                                        \
+    }                                                                                          \
+    static FG_KERNEL_bias_backward(stream_##name##_##dtype, dtype)                             \
+    {                                                                                          \
+        FG_HEAD(dtype, dx);                                                                    \
+        run_##name##_##dtype(head, x, b, dy, dx, NULL, 0);                                     \
+        run_##name##_##dtype(n - head, x + head, b + head, dy + head, dx + head, NULL, 1);     \
+        v_stream_end();                                                                        \
     }
-/* db goes through the caches: it is copied */
+#define FG_ENTRIES_glu(name, dtype)                                                  \
+    static FG_KERNEL_glu(loop_##name##_##dtype, dtype)                               \
+    {                                                                                \
+        run_##name##_##dtype(n, a, b, NULL, y, NULL, 0);                             \
+    }                                                                                \
+    static FG_KERNEL_glu(stream_##name##_##dtype, dtype)                             \
+    {                                                                                \
+        FG_HEAD(dtype, y);                                                           \
+        run_##name##_##dtype(head, a, b, NULL, y, NULL, 0);                          \
+        run_##name##_##dtype(n - head, a + head, b + head, NULL, y + head, NULL, 1); \
+        v_stream_end();                                                              \
+    }
+/* two outputs: past the caches only where vectors of both are aligned at once */
 #define FG_ENTRIES_glu_backward(name, dtype)                                                    \
     static FG_KERNEL_glu_backward(loop_##name##_##dtype, dtype)                                 \
     {                                                                                           \
-        run_##name##_##dtype(n, dy, a, b, da, db, 0);                                           \
+        run_##name##_##dtype(n, a, b, dy, da, db, 0);                                           \
     }                                                                                           \
     static FG_KERNEL_glu_backward(stream_##name##_##dtype, dtype)                               \
     {                                                                                           \
         FG_HEAD(dtype, da);                                                                     \
-        run_##name##_##dtype(head, dy, a, b, da, db, 0);                                        \
-        run_##name##_##dtype(n - head, dy + head, a + head, b + head, da + head, db + head, 1); \
+        const int past = (uintptr_t)(db + head) % whole == 0;                                   \
+        run_##name##_##dtype(head, a, b, dy, da, db, 0);                                        \
+        run_##name##_##dtype(n - head, a + head, b + head, dy + head, da + head, db + head, past); \
         v_stream_end();                                                                         \
     }
-/* past the caches only where vectors of both outputs are aligned at once */
-#define FG_ENTRIES_value_and_grad(name, dtype)                                  \
-    static FG_KERNEL_value_and_grad(loop_##name##_##dtype, dtype)               \
-    {                                                                           \
-        run_##name##_##dtype(n, x, y, slope, 0);                                \
-    }                                                                           \
-    static FG_KERNEL_value_and_grad(stream_##name##_##dtype, dtype)             \
-    {                                                                           \
-        FG_HEAD(dtype, y);                                                      \
-        const int past = (uintptr_t)(slope + head) % whole == 0;                \
-        run_##name##_##dtype(head, x, y, slope, 0);                             \
-        run_##name##_##dtype(n - head, x + head, y + head, slope + head, past); \
-        v_stream_end();                                                         \
+#define FG_ENTRIES_value_and_grad(name, dtype)                                              \
+    static FG_KERNEL_value_and_grad(loop_##name##_##dtype, dtype)                           \
+    {                                                                                       \
+        run_##name##_##dtype(n, x, NULL, NULL, y, slope, 0);                                \
+    }                                                                                       \
+    static FG_KERNEL_value_and_grad(stream_##name##_##dtype, dtype)                         \
+    {                                                                                       \
+        FG_HEAD(dtype, y);                                                                  \
+        const int past = (uintptr_t)(slope + head) % whole == 0;                            \
+        run_##name##_##dtype(head, x, NULL, NULL, y, slope, 0);                             \
+        run_##name##_##dtype(n - head, x + head, NULL, NULL, y + head, slope + head, past); \
+        v_stream_end();                                                                     \
     }
 
 #define FG_FUSED(name, dtype, shape, form) \
-    FG_LOOP_##shape(name, dtype, form) FG_ENTRIES_##shape(name, dtype)
+    FG_LOOP_##dtype(name, shape, form) FG_ENTRIES_##shape(name, dtype)
 #include "functions.def"
