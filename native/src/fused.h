@@ -233,27 +233,18 @@ FG_AS_REALS_16(bf16)
 
 /* ---- all of them in registers ------------------------------------------------- */
 
-/* Elements that are not near, with where they belong. A vector that has some finds room for them. */
-enum { FG_APART = 64 };
+/* Elements that are not near, with where they belong; and the vectors they were in, with zeros in
+ * their place. */
+enum { FG_APART = 64, FG_VECTORS = 6, FG_MARKS = 32 };
 #define FG_SET_APART(dtype)                                                                 \
     typedef struct apart_##dtype {                                                          \
         size_t count, at[FG_APART];                                                         \
         fg_##dtype x[FG_APART], b[FG_APART], dy[FG_APART];                                  \
     } apart_##dtype;                                                                        \
-    static FG_SINGLE void add_apart_##dtype(apart_##dtype *apart, unsigned which, size_t j, \
-                                            const fg_##dtype *x, const fg_##dtype *b,       \
-                                            const fg_##dtype *dy)                           \
-    {                                                                                       \
-        for (; which; which &= which - 1) {                                                 \
-            const size_t i = j + FG_LOWEST_BIT(which), k = apart->count++;                  \
-            apart->at[k] = i;                                                               \
-            apart->x[k] = x[i];                                                             \
-            if (b)                                                                          \
-                apart->b[k] = b[i];                                                         \
-            if (dy)                                                                         \
-                apart->dy[k] = dy[i];                                                       \
-        }                                                                                   \
-    }                                                                                       \
+    typedef struct vectors_##dtype {                                                        \
+        fg_##dtype x[FG_VECTORS][FG_LANES_##dtype], b[FG_VECTORS][FG_LANES_##dtype],        \
+            dy[FG_VECTORS][FG_LANES_##dtype];                                               \
+    } vectors_##dtype;                                                                      \
     /* whole vectors of them, which the loops go through faster */                          \
     static FG_INLINE size_t fill_apart_##dtype(apart_##dtype *apart, int has_b, int has_dy) \
     {                                                                                       \
@@ -266,27 +257,47 @@ enum { FG_APART = 64 };
                 apart->dy[n] = apart->dy[0];                                                \
         }                                                                                   \
         return n;                                                                           \
+    }                                                                                       \
+    /* operands of the vector at j: the k-th with some, which are not near */               \
+    static FG_SINGLE void set_apart_fused_##dtype(apart_##dtype *apart, vectors_##dtype *v, \
+                                                  size_t k, unsigned which, size_t j,       \
+                                                  const fg_##dtype *x, const fg_##dtype *b, \
+                                                  const fg_##dtype *dy)                     \
+    {                                                                                       \
+        memcpy(v->x[k], x + j, sizeof v->x[k]);                                             \
+        if (b)                                                                              \
+            memcpy(v->b[k], b + j, sizeof v->b[k]);                                         \
+        if (dy)                                                                             \
+            memcpy(v->dy[k], dy + j, sizeof v->dy[k]);                                      \
+        for (; which; which &= which - 1) {                                                 \
+            const size_t i = FG_LOWEST_BIT(which), to = apart->count++;                     \
+            apart->at[to] = j + i;                                                          \
+            apart->x[to] = x[j + i];                                                        \
+            v->x[k][i] = 0;                                                                 \
+            if (b) {                                                                        \
+                apart->b[to] = b[j + i];                                                    \
+                v->b[k][i] = 0;                                                             \
+            }                                                                               \
+            if (dy) {                                                                       \
+                apart->dy[to] = dy[j + i];                                                  \
+                v->dy[k][i] = 0;                                                            \
+            }                                                                               \
+        }                                                                                   \
     }
-/* a where t <= limit, 0 elsewhere and where t is NaN */
-#define FG_IF_NEAR(real)                                                                      \
-    static FG_INLINE V_##real if_near_##real(V_##real t, V_##real limit, V_##real a)          \
-    {                                                                                         \
-        const V_##real number = at_most_##real(t, v_add_##real(limit, limit));                \
-        return v_select_above_##real(number, limit, v_set_##real(0), a);                      \
-    }
-FG_IF_NEAR(f32)
-FG_IF_NEAR(f64)
 FG_SET_APART(f32)
 FG_SET_APART(f64)
 FG_SET_APART(f16)
 FG_SET_APART(bf16)
 
 /* Of the argument s of the form, with what is added to it in it. */
-#define FG_ARGUMENT_bias(real) v_add_##real(in_x, in_b)
-#define FG_ARGUMENT_bias_backward(real) v_add_##real(in_x, in_b)
-#define FG_ARGUMENT_glu(real) in_x
-#define FG_ARGUMENT_glu_backward(real) in_x
-#define FG_ARGUMENT_value_and_grad(real) in_x
+#define FG_ARGUMENT_bias(dtype, real, x, b) v_add_##real(v_load_##dtype(x), v_load_##dtype(b))
+#define FG_ARGUMENT_bias_backward(dtype, real, x, b) v_add_##real(v_load_##dtype(x), v_load_##dtype(b))
+#define FG_ARGUMENT_glu(dtype, real, x, b) v_load_##dtype(x)
+#define FG_ARGUMENT_glu_backward(dtype, real, x, b) v_load_##dtype(x)
+#define FG_ARGUMENT_value_and_grad(dtype, real, x, b) v_load_##dtype(x)
+
+#define FG_SIZE(dtype, real, shape, i) \
+    v_bits_##real(v_abs_##real(FG_ARGUMENT_##shape(dtype, real, x + i, b + i)))
 
 #define FG_LESSER(a, b) ((a) < (b) ? (a) : (b))
 #define FG_NEAR_bias(form, real) fg_##form##_near_##real
@@ -297,13 +308,14 @@ FG_SET_APART(bf16)
 #define FG_NEAR_value_and_grad(form, real) \
     FG_LESSER(fg_##form##_near_##real, fg_##form##_grad_near_##real)
 
-#define FG_RESULT_bias(form, real) out_y = near_##form##_##real(s, 0)
-#define FG_RESULT_bias_backward(form, real) out_y = near_##form##_backward_##real(in_dy, s, 0)
-#define FG_RESULT_glu(form, real) out_y = v_mul_##real(near_##form##_##real(s, 0), in_b)
-#define FG_RESULT_glu_backward(form, real)                                       \
-    out_y = near_##form##_backward_##real(v_mul_##real(in_dy, in_b), s, 0); \
+#define FG_RESULT_bias(form, dtype, real) out_y = near_##form##_##real(s, 0)
+#define FG_RESULT_bias_backward(form, dtype, real) out_y = near_##form##_backward_##real(v_load_##dtype(from_dy), s, 0)
+#define FG_RESULT_glu(form, dtype, real) out_y = v_mul_##real(near_##form##_##real(s, 0), v_load_##dtype(from_b))
+#define FG_RESULT_glu_backward(form, dtype, real) \
+    const V_##real in_dy = v_load_##dtype(from_dy); \
+    out_y = near_##form##_backward_##real(v_mul_##real(in_dy, v_load_##dtype(from_b)), s, 0); \
     out_z = v_mul_##real(near_##form##_##real(s, 0), in_dy)
-#define FG_RESULT_value_and_grad(form, real) \
+#define FG_RESULT_value_and_grad(form, dtype, real) \
     out_y = near_##form##_##real(s, 0);      \
     out_z = near_##form##_grad_##real(s, 0)
 
@@ -315,15 +327,29 @@ FG_SET_APART(bf16)
             v_result_##dtype(to, result); \
     } while (0)
 
-/* Vector after vector as if all were near: where one is not, its operands are set apart, with harmless
- * ones in their place, to go through the steps together with others later. Where all are not, the
- * steps are taken at once for a block, and so they are for the last few elements. */
+#define FG_TAKE(dtype, real, shape)                        \
+    do {                                                   \
+        from_x = x + j;                                    \
+        from_b = FG_FROM(FG_HAS_B(shape), b, j);           \
+        from_dy = FG_FROM(FG_HAS_DY(shape), dy, j);        \
+        if (marks & 1) {                                   \
+            from_x = vectors.x[some];                      \
+            from_b = vectors.b[some];                      \
+            from_dy = vectors.dy[some];                    \
+            some++;                                        \
+        }                                                  \
+        s = FG_ARGUMENT_##shape(dtype, real, from_x, from_b); \
+    } while (0)
+
+/* A block's arguments are looked at first. What is not near is set apart, to go through the steps
+ * together with others later. Where all of a vector is not, the steps are taken at once for a block,
+ * and so they are for the last few elements. */
 #define FG_LOOP_FUSED(name, dtype, real, shape, form)                                              \
     FG_STEPS(name, dtype, shape, form)                                                             \
     static FG_SINGLE void finish_##name##_##dtype(apart_##dtype *apart, fg_##dtype *y,             \
                                                   fg_##dtype *z)                                   \
     {                                                                                              \
-        const size_t n = fill_apart_##dtype(apart, FG_HAS_B(shape), FG_HAS_DY(shape));                                                \
+        const size_t n = fill_apart_##dtype(apart, FG_HAS_B(shape), FG_HAS_DY(shape));             \
         steps_##name##_##dtype(n, apart->x, apart->b, apart->dy, apart->x, apart->b);              \
         for (size_t k = 0; k < apart->count; k++) {                                                \
             y[apart->at[k]] = apart->x[k];                                                         \
@@ -337,41 +363,61 @@ FG_SET_APART(bf16)
         enum { LANES = FG_LANES_##dtype };                                                         \
         const fg_##real near = FG_NEAR_##shape(form, real);                                        \
         apart_##dtype apart;                                                                       \
+        vectors_##dtype vectors;                                                                   \
         apart.count = 0;                                                                           \
+        int mixed = 0;                                                                             \
         size_t j = 0;                                                                              \
         while (n - j >= LANES) {                                                                   \
-            FG_ONE_BY_ONE();                                                                       \
-            const V_##real in_x = v_load_##dtype(x + j);                                           \
-            V_##real in_b = in_x, in_dy = in_x;                                                    \
-            if (FG_HAS_B(shape))                                                                   \
-                in_b = v_load_##dtype(b + j);                                                      \
-            if (FG_HAS_DY(shape))                                                                  \
-                in_dy = v_load_##dtype(dy + j);                                                    \
-            V_##real s = FG_ARGUMENT_##shape(real);                                                \
-            const I_##real size = v_bits_##real(v_abs_##real(s));                                  \
-            if (i_any_above_##real(size, near)) {                                                  \
-                if (i_all_above_##real(size, near)) {                                              \
-                    const size_t m = FG_LESSER(n - j, FG_FUSED_BLOCK_##dtype);                     \
-                    steps_##name##_##dtype(m, x + j, FG_FROM(FG_HAS_B(shape), b, j),               \
-                                           FG_FROM(FG_HAS_DY(shape), dy, j), y + j,                \
-                                           FG_FROM(FG_HAS_Z(shape), z, j));                        \
-                    j += m;                                                                        \
-                    continue;                                                                      \
+            const size_t most = n - j < FG_MARKS * LANES ? (n - j) / LANES : FG_MARKS;             \
+            unsigned marks = 0;                                                                    \
+            size_t some = 0, m = most;                                                             \
+            int all = 0;                                                                           \
+            if (mixed) {                                                                           \
+                for (m = 0; m < most; m++) {                                                       \
+                    const size_t i = j + m * LANES;                                                \
+                    const I_##real size = FG_SIZE(dtype, real, shape, i);                         \
+                    if (i_any_above_##real(size, near)) {                                          \
+                        all = i_all_above_##real(size, near);                                      \
+                        if (all || some == FG_VECTORS || apart.count > FG_APART - LANES)           \
+                            break;                                                                 \
+                        set_apart_fused_##dtype(&apart, &vectors, some++,                          \
+                                                i_above_##real(size, near), i, x, b, dy);          \
+                        marks |= 1u << m;                                                          \
+                    }                                                                              \
                 }                                                                                  \
-                if (apart.count > FG_APART - LANES)                                                \
-                    finish_##name##_##dtype(&apart, y, z);                                         \
-                add_apart_##dtype(&apart, i_above_##real(size, near), j, x, b, dy);                \
-                const V_##real t = v_abs_##real(s), limit = v_set_##real(near);                    \
-                s = signed_clamped_##real(s, limit, 1);                                            \
-                in_b = if_near_##real(t, limit, in_b);                                              \
-                in_dy = if_near_##real(t, limit, in_dy);                                            \
+                mixed = all || some;                                                               \
             }                                                                                      \
-            V_##real out_y, out_z;                                                                 \
-            FG_RESULT_##shape(form, real);                                                         \
-            FG_PUT(dtype, y + j, out_y);                                                           \
-            if (FG_HAS_Z(shape))                                                                   \
-                FG_PUT(dtype, z + j, out_z);                                                       \
-            j += LANES;                                                                            \
+            if (m) {                                                                               \
+                const fg_##dtype *from_x, *from_b, *from_dy;                                       \
+                V_##real s;                                                                        \
+                some = 0;                                                                          \
+                FG_TAKE(dtype, real, shape);                                                       \
+                /* with nothing before the arithmetic that leaves the loop: gcc keeps tables in     \
+                 * registers then */                                                               \
+                while (!i_any_above_##real(v_bits_##real(v_abs_##real(s)), near)) {                \
+                    FG_ONE_BY_ONE();                                                               \
+                    V_##real out_y, out_z;                                                         \
+                    FG_RESULT_##shape(form, dtype, real);                                          \
+                    FG_PUT(dtype, y + j, out_y);                                                   \
+                    if (FG_HAS_Z(shape))                                                           \
+                        FG_PUT(dtype, z + j, out_z);                                               \
+                    j += LANES;                                                                    \
+                    marks >>= 1;                                                                   \
+                    if (!--m)                                                                      \
+                        break;                                                                     \
+                    FG_TAKE(dtype, real, shape);                                                   \
+                }                                                                                  \
+                mixed |= m != 0;                                                                   \
+            }                                                                                      \
+            if (apart.count > FG_APART - LANES)                                                    \
+                finish_##name##_##dtype(&apart, y, z);                                             \
+            if (all) {                                                                             \
+                const size_t few = FG_LESSER(n - j, FG_FUSED_BLOCK_##dtype);                       \
+                steps_##name##_##dtype(few, x + j, FG_FROM(FG_HAS_B(shape), b, j),                 \
+                                       FG_FROM(FG_HAS_DY(shape), dy, j), y + j,                    \
+                                       FG_FROM(FG_HAS_Z(shape), z, j));                            \
+                j += few;                                                                          \
+            }                                                                                      \
         }                                                                                          \
         if (apart.count)                                                                           \
             finish_##name##_##dtype(&apart, y, z);                                                 \
