@@ -374,6 +374,7 @@ FG_MARK(alone, f64, FG_ALONE)
             some++;                                     \
         }                                               \
         s = FG_ARGUMENT_##shape(dtype, from_x, from_b); \
+        (void)from_b, (void)from_dy;                    \
     } while (0)
 
 /* Vector after vector while all is near: the next one is looked at when one is done. That way
