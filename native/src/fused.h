@@ -328,22 +328,33 @@ FG_SET_APART(f32)
 FG_SET_APART(f64)
 
 /* Looks at `most` vectors from j on and puts apart what is not near, as long as there is room and
- * the vector has something near: how many these are, which of them have copies, and whether
- * nothing is near in the next one. */
+ * the vector has something near: how many these are, which of them have copies, and whether all
+ * of the block is better taken through the steps from there on. So it is, from j on, where many
+ * vectors have some. */
 #define FG_MARK(name, dtype, argument)                                                            \
     static FG_SINGLE size_t mark_##name##_##dtype(apart_##dtype *apart, vectors_##dtype *vectors, \
                                                   size_t most, size_t j, const fg_##dtype *x,     \
                                                   const fg_##dtype *b, const fg_##dtype *dy,      \
                                                   fg_##dtype near, unsigned *marks, int *all)     \
     {                                                                                             \
+        const size_t before = apart->count;                                                       \
         size_t some = 0, m = 0;                                                                   \
         for (; m < most; m++) {                                                                   \
             const size_t i = j + m * FG_LANES_##dtype;                                            \
             const I_##dtype size = FG_SIZE(dtype, argument(dtype, x + i, b + i));                 \
             if (i_any_above_##dtype(size, near)) {                                                \
                 *all = i_all_above_##dtype(size, near);                                           \
-                if (*all || some == FG_VECTORS || apart->count > FG_APART - FG_LANES_##dtype)     \
+                if (*all)                                                                         \
                     break;                                                                        \
+                if (some == FG_VECTORS || apart->count > FG_APART - FG_LANES_##dtype) {           \
+                    if (m < 2 * FG_VECTORS) { /* many: undone */                                  \
+                        apart->count = before;                                                    \
+                        *marks = 0;                                                               \
+                        *all = 1;                                                                 \
+                        return 0;                                                                 \
+                    }                                                                             \
+                    break;                                                                        \
+                }                                                                                 \
                 put_apart_##dtype(apart, vectors, some++, i_above_##dtype(size, near), i, x, b,   \
                                   dy);                                                            \
                 *marks |= 1u << m;                                                                \
@@ -380,7 +391,8 @@ FG_MARK(alone, f64, FG_ALONE)
 /* Vector after vector while all is near: the next one is looked at when one is done. That way
  * nothing leaves the loop before its arithmetic, without which gcc does not keep the tables in
  * registers. From the first vector on that has something else, blocks are marked before. Where
- * nothing of a vector is near, a block goes through the steps, as the last few elements do. */
+ * nothing of a vector is near or many have some that is not, a block goes through the steps, as the
+ * last few elements do. */
 #define FG_LOOP_FUSED(name, dtype, shape, form)                                                   \
     static FG_SINGLE void run_##name##_##dtype(FG_OPERANDS(dtype), int past)                      \
     {                                                                                             \
@@ -416,12 +428,14 @@ FG_MARK(alone, f64, FG_ALONE)
                     FG_TAKE(dtype, shape);                                                        \
                 }                                                                                 \
                 mixed |= m != 0;                                                                  \
-            } else if (all || (j < n && n - j < LANES)) {                                         \
-                m = FG_LESSER(n - j, FG_FUSED_BLOCK_##dtype);                                     \
-                steps_##name##_##dtype(m, x + j, FG_FROM(FG_HAS_B(shape), b, j),                  \
-                                       FG_FROM(FG_HAS_DY(shape), dy, j), y + j,                   \
-                                       FG_FROM(FG_HAS_Z(shape), z, j));                           \
-                j += m;                                                                           \
+            } else if (all || n - j < LANES) {                                                    \
+                const size_t end = j + FG_LESSER(n - j, FG_MARKS * LANES);                        \
+                for (; j < end; j += m) {                                                         \
+                    m = FG_LESSER(end - j, FG_FUSED_BLOCK_##dtype);                               \
+                    steps_##name##_##dtype(m, x + j, FG_FROM(FG_HAS_B(shape), b, j),              \
+                                           FG_FROM(FG_HAS_DY(shape), dy, j), y + j,               \
+                                           FG_FROM(FG_HAS_Z(shape), z, j));                       \
+                }                                                                                 \
             }                                                                                     \
             if (apart.count > FG_APART - LANES || (apart.count && j == n))                        \
                 take_apart_##dtype(&apart, FG_HAS_B(shape), FG_HAS_DY(shape), y, z,               \
