@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* fused.h: the fused functions' loops, made of the loops in kernels.h.
+/* fused.h: the fused functions' loops.
  *
- * An array is taken in blocks that stay in the first-level cache with what is computed on the way:
- * sums, values and products of a block go through small buffers on the stack. Each step is one
- * operation of vocabulary.h or one loop of kernels.h, so the results are those of the same calls
- * one after the other on whole arrays, to the bit.
+ * In float32 and float64 all steps of a vector are done in registers while what the form needs is
+ * near (algorithms.h). What is not, and 16 bits, go through the steps one after the other: an array
+ * is taken in blocks that stay in the first-level cache with what is computed on the way, and sums,
+ * values and products of a block go through small buffers on the stack. Each step is one operation
+ * of vocabulary.h, one function of algorithms.h or one loop of kernels.h, so the results are those
+ * of the same calls one after the other on whole arrays, to the bit.
  *
  *   bias            s = x + b;  y = f(s)
  *   bias_backward   s = x + b;  dx = f_backward(dy, s)
