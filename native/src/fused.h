@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* fused.h: the fused functions' loops, made of the loops in kernels.h.
+/* fused.h: the fused functions' loops.
  *
- * An array is taken in blocks that stay in the first-level cache with what is computed on the way:
- * sums, values and products of a block go through small buffers on the stack. Each step is one
- * operation of vocabulary.h or one loop of kernels.h, so the results are those of the same calls
- * one after the other on whole arrays, to the bit.
+ * In float32 and float64 all steps of a vector are done in registers while what the form needs is
+ * near (algorithms.h). What is not, and 16 bits, go through the steps one after the other: an array
+ * is taken in blocks that stay in the first-level cache with what is computed on the way, and sums,
+ * values and products of a block go through small buffers on the stack. Each step is one operation
+ * of vocabulary.h, one function of algorithms.h or one loop of kernels.h, so the results are those
+ * of the same calls one after the other on whole arrays, to the bit.
  *
  *   bias            s = x + b;  y = f(s)
  *   bias_backward   s = x + b;  dx = f_backward(dy, s)
@@ -20,7 +22,7 @@
 
 /* Of a buffer; a multiple of the lanes of every target. */
 enum {
-    FG_FUSED_BYTES = 1536, /* of stack, for up to five operands */
+    FG_FUSED_BYTES = 1024,
     FG_FUSED_BLOCK_f32 = FG_FUSED_BYTES / sizeof(fg_f32),
     FG_FUSED_BLOCK_f64 = FG_FUSED_BYTES / sizeof(fg_f64),
     FG_FUSED_BLOCK_f16 = FG_FUSED_BLOCK_f32,
@@ -50,29 +52,26 @@ static FG_INLINE void v_result_bf16(fg_bf16 *p, V_f32 a)
 
 /* One operation on n elements of dtypes p and q with results of dtype r; the last few by way of
  * small buffers. */
-#define FG_ELEMENTWISE(name, p, q, r, operation)                                                \
-    static FG_SINGLE void name(size_t n, const fg_##p *a, const fg_##q *b, fg_##r *c, int past) \
-    {                                                                                           \
-        enum { LANES = FG_LANES_##p };                                                          \
-        const size_t whole = n - n % LANES;                                                     \
-        for (size_t i = 0; i < whole; i += LANES) {                                             \
-            FG_ONE_BY_ONE();                                                                    \
-            const V_##p result = operation(v_load_##p(a + i), v_load_##q(b + i));               \
-            if (past)                                                                           \
-                v_stream_##r(c + i, result);                                                    \
-            else                                                                                \
-                v_result_##r(c + i, result);                                                    \
-        }                                                                                       \
-        if (n > whole) {                                                                        \
-            const size_t rest = n - whole;                                                      \
-            fg_##p x[LANES] = {0};                                                              \
-            fg_##q y[LANES] = {0};                                                              \
-            fg_##r z[LANES];                                                                    \
-            memcpy(x, a + whole, rest * sizeof *x);                                             \
-            memcpy(y, b + whole, rest * sizeof *y);                                             \
-            v_result_##r(z, operation(v_load_##p(x), v_load_##q(y)));                           \
-            memcpy(c + whole, z, rest * sizeof *z);                                             \
-        }                                                                                       \
+#define FG_ELEMENTWISE(name, p, q, r, operation)                                      \
+    static FG_SINGLE void name(size_t n, const fg_##p *a, const fg_##q *b, fg_##r *c) \
+    {                                                                                 \
+        enum { LANES = FG_LANES_##p };                                                \
+        const size_t whole = n - n % LANES;                                           \
+        for (size_t i = 0; i < whole; i += LANES) {                                   \
+            FG_ONE_BY_ONE();                                                          \
+            const V_##p result = operation(v_load_##p(a + i), v_load_##q(b + i));     \
+            v_result_##r(c + i, result);                                              \
+        }                                                                             \
+        if (n > whole) {                                                              \
+            const size_t rest = n - whole;                                            \
+            fg_##p x[LANES] = {0};                                                    \
+            fg_##q y[LANES] = {0};                                                    \
+            fg_##r z[LANES];                                                          \
+            memcpy(x, a + whole, rest * sizeof *x);                                   \
+            memcpy(y, b + whole, rest * sizeof *y);                                   \
+            v_result_##r(z, operation(v_load_##p(x), v_load_##q(y)));                 \
+            memcpy(c + whole, z, rest * sizeof *z);                                   \
+        }                                                                             \
     }
 /* Of elements, each_sum and each_product are reals; of a real and an element, each_times is an
  * element and each_scaled a real. */
@@ -169,156 +168,367 @@ FG_AS_REALS_16(bf16)
 #define FG_RUN_f16(function) run_##function##_f32
 #define FG_RUN_bf16(function) run_##function##_f32
 
-/* ---- the shapes ----------------------------------------------------------- */
+/* ---- the steps, one after the other ------------------------------------------ */
 
-#define FG_BLOCK_OF(dtype) (n < FG_FUSED_BLOCK_##dtype ? n : FG_FUSED_BLOCK_##dtype)
+/* Operands of every shape, in one order: x (or a), b, dy; y (or dx, da), z (or slope, db). Those
+ * that a shape lacks are NULL. */
+#define FG_OPERANDS(dtype)                                                                   \
+    size_t n, const fg_##dtype *x, const fg_##dtype *b, const fg_##dtype *dy, fg_##dtype *y, \
+        fg_##dtype *z
+#define FG_HAS_B(shape) (FG_INPUTS_##shape > 1)
+#define FG_HAS_DY(shape) (FG_INPUTS_##shape > 2)
+#define FG_HAS_Z(shape) (FG_OUTPUTS_##shape > 1)
+/* p + i, where the shape has p */
+#define FG_FROM(has, p, i) ((has) ? (p) + (i) : (p))
+
 #define FG_BUFFER(dtype, name) FG_ALIGNED fg_real_##dtype name[FG_FUSED_BLOCK_##dtype]
 
-#define FG_LOOP_bias(name, dtype, form)                                                  \
-    static void run_##name##_##dtype(size_t n, const fg_##dtype *x, const fg_##dtype *b, \
-                                     fg_##dtype *y, int past)                            \
-    {                                                                                    \
-        FG_BUFFER(dtype, sum);                                                           \
-        for (size_t m; n; x += m, b += m, y += m, n -= m) {                              \
-            m = FG_BLOCK_OF(dtype);                                                      \
-            fg_real_##dtype *to = place_##dtype(y, sum);                                 \
-            each_sum_##dtype(m, x, b, sum, 0);                                           \
-            FG_RUN_##dtype(form)(m, sum, to, past && !FG_WIDENED_##dtype);               \
-            finish_##dtype(m, to, y);                                                    \
-        }                                                                                \
-    }
+#define FG_BLOCK_bias(dtype, form)               \
+    FG_BUFFER(dtype, sum);                       \
+    fg_real_##dtype *to = place_##dtype(y, sum); \
+    each_sum_##dtype(n, x, b, sum);              \
+    FG_RUN_##dtype(form)(n, sum, to, 0);         \
+    finish_##dtype(n, to, y)
 
-#define FG_LOOP_bias_backward(name, dtype, form)                                          \
-    static void run_##name##_##dtype(size_t n, const fg_##dtype *dy, const fg_##dtype *x, \
-                                     const fg_##dtype *b, fg_##dtype *dx, int past)       \
-    {                                                                                     \
-        FG_BUFFER(dtype, sum);                                                            \
-        FG_BUFFER(dtype, wide);                                                           \
-        for (size_t m; n; dy += m, x += m, b += m, dx += m, n -= m) {                     \
-            m = FG_BLOCK_OF(dtype);                                                       \
-            fg_real_##dtype *to = place_##dtype(dx, sum);                                 \
-            each_sum_##dtype(m, x, b, sum, 0);                                            \
-            FG_RUN_##dtype(form##_backward)(m, reals_##dtype(m, dy, wide), sum, to,       \
-                                            past && !FG_WIDENED_##dtype);                 \
-            finish_##dtype(m, to, dx);                                                    \
-        }                                                                                 \
-    }
+#define FG_BLOCK_bias_backward(dtype, form)                                     \
+    FG_BUFFER(dtype, sum);                                                      \
+    FG_BUFFER(dtype, wide);                                                     \
+    fg_real_##dtype *to = place_##dtype(y, sum);                                \
+    each_sum_##dtype(n, x, b, sum);                                             \
+    FG_RUN_##dtype(form##_backward)(n, reals_##dtype(n, dy, wide), sum, to, 0); \
+    finish_##dtype(n, to, y)
 
-#define FG_LOOP_glu(name, dtype, form)                                                   \
-    static void run_##name##_##dtype(size_t n, const fg_##dtype *a, const fg_##dtype *b, \
-                                     fg_##dtype *y, int past)                            \
-    {                                                                                    \
-        FG_BUFFER(dtype, value);                                                         \
-        for (size_t m; n; a += m, b += m, y += m, n -= m) {                              \
-            m = FG_BLOCK_OF(dtype);                                                      \
-            FG_RUN_##dtype(form)(m, reals_##dtype(m, a, value), value, 0);               \
-            each_times_##dtype(m, value, b, y, past && !FG_WIDENED_##dtype);             \
-        }                                                                                \
-    }
+#define FG_BLOCK_glu(dtype, form)                                  \
+    FG_BUFFER(dtype, value);                                       \
+    FG_RUN_##dtype(form)(n, reals_##dtype(n, x, value), value, 0); \
+    each_times_##dtype(n, value, b, y)
 
-#define FG_LOOP_glu_backward(name, dtype, form)                                                 \
-    static void run_##name##_##dtype(size_t n, const fg_##dtype *dy, const fg_##dtype *a,       \
-                                     const fg_##dtype *b, fg_##dtype *da, fg_##dtype *db,       \
-                                     int past)                                                  \
-    {                                                                                           \
-        FG_BUFFER(dtype, value);                                                                \
-        FG_BUFFER(dtype, product);                                                              \
-        FG_BUFFER(dtype, wide);                                                                 \
-        for (size_t m; n; dy += m, a += m, b += m, da += m, db += m, n -= m) {                  \
-            m = FG_BLOCK_OF(dtype);                                                             \
-            const fg_real_##dtype *from = reals_##dtype(m, a, wide);                            \
-            fg_real_##dtype *to = place_##dtype(da, product);                                   \
-            FG_RUN_##dtype(form)(m, from, value, 0);                                            \
-            each_scaled_##dtype(m, value, dy, value, 0);                                        \
-            each_product_##dtype(m, dy, b, product, 0);                                         \
-            FG_RUN_##dtype(form##_backward)(m, product, from, to, past && !FG_WIDENED_##dtype); \
-            finish_##dtype(m, to, da);                                                          \
-            finish_##dtype(m, value, db);                                                       \
-        }                                                                                       \
-    }
+#define FG_BLOCK_glu_backward(dtype, form)                    \
+    FG_BUFFER(dtype, value);                                  \
+    FG_BUFFER(dtype, product);                                \
+    FG_BUFFER(dtype, wide);                                   \
+    const fg_real_##dtype *from = reals_##dtype(n, x, wide);  \
+    fg_real_##dtype *to = place_##dtype(y, product);          \
+    FG_RUN_##dtype(form)(n, from, value, 0);                  \
+    each_scaled_##dtype(n, value, dy, value);                 \
+    each_product_##dtype(n, dy, b, product);                  \
+    FG_RUN_##dtype(form##_backward)(n, product, from, to, 0); \
+    finish_##dtype(n, to, y);                                 \
+    finish_##dtype(n, value, z)
 
 /* 16 bits too have these two functions as they are. */
-#define FG_LOOP_value_and_grad(name, dtype, form)                                  \
-    static void run_##name##_##dtype(size_t n, const fg_##dtype *x, fg_##dtype *y, \
-                                     fg_##dtype *slope, int past)                  \
-    {                                                                              \
-        FG_ALIGNED fg_##dtype value[FG_FUSED_BLOCK_##dtype];                       \
-        for (size_t m; n; x += m, y += m, slope += m, n -= m) {                    \
-            m = FG_BLOCK_OF(dtype);                                                \
-            fg_##dtype *to = x == y ? value : y;                                   \
-            run_##form##_##dtype(m, x, to, to == y && past);                       \
-            run_##form##_grad_##dtype(m, x, slope, past);                          \
-            if (to != y)                                                           \
-                memcpy(y, to, m * sizeof *y);                                      \
-        }                                                                          \
+#define FG_BLOCK_value_and_grad(dtype, form)             \
+    FG_ALIGNED fg_##dtype value[FG_FUSED_BLOCK_##dtype]; \
+    fg_##dtype *to = x == y ? value : y;                 \
+    run_##form##_##dtype(n, x, to, 0);                   \
+    run_##form##_grad_##dtype(n, x, z, 0);               \
+    if (to != y)                                         \
+    memcpy(y, to, n * sizeof *y)
+
+/* Of a block at most. */
+#define FG_STEPS(name, dtype, shape, form)                           \
+    static FG_SINGLE void steps_##name##_##dtype(FG_OPERANDS(dtype)) \
+    {                                                                \
+        (void)b, (void)dy, (void)z;                                  \
+        FG_BLOCK_##shape(dtype, form);                               \
     }
+
+/* ---- all of them in registers ------------------------------------------------- */
+
+/* The argument of the form, and its magnitude. */
+#define FG_SUM(dtype, x, b) v_add_##dtype(v_load_##dtype(x), v_load_##dtype(b))
+#define FG_ALONE(dtype, x, b) v_load_##dtype(x)
+#define FG_ARGUMENT_bias FG_SUM
+#define FG_ARGUMENT_bias_backward FG_SUM
+#define FG_ARGUMENT_glu FG_ALONE
+#define FG_ARGUMENT_glu_backward FG_ALONE
+#define FG_ARGUMENT_value_and_grad FG_ALONE
+#define FG_SIZE(dtype, s) v_bits_##dtype(v_abs_##dtype(s))
+
+/* Where all that is needed is near. */
+#define FG_LESSER(a, b) ((a) < (b) ? (a) : (b))
+#define FG_NEAR_bias(dtype, form) fg_##form##_near_##dtype
+#define FG_NEAR_bias_backward(dtype, form) fg_##form##_backward_near_##dtype
+#define FG_NEAR_glu FG_NEAR_bias
+#define FG_NEAR_glu_backward(dtype, form) \
+    FG_LESSER(fg_##form##_near_##dtype, fg_##form##_backward_near_##dtype)
+#define FG_NEAR_value_and_grad(dtype, form) \
+    FG_LESSER(fg_##form##_near_##dtype, fg_##form##_grad_near_##dtype)
+
+#define FG_RESULT_bias(dtype, form) out_y = near_##form##_##dtype(s, 0)
+#define FG_RESULT_bias_backward(dtype, form) \
+    out_y = near_##form##_backward_##dtype(v_load_##dtype(from_dy), s, 0)
+#define FG_RESULT_glu(dtype, form) \
+    out_y = v_mul_##dtype(near_##form##_##dtype(s, 0), v_load_##dtype(from_b))
+#define FG_RESULT_glu_backward(dtype, form)                                    \
+    const V_##dtype upstream = v_load_##dtype(from_dy);                        \
+    const V_##dtype product = v_mul_##dtype(upstream, v_load_##dtype(from_b)); \
+    out_y = near_##form##_backward_##dtype(product, s, 0);                     \
+    out_z = v_mul_##dtype(near_##form##_##dtype(s, 0), upstream)
+#define FG_RESULT_value_and_grad(dtype, form) \
+    out_y = near_##form##_##dtype(s, 0);      \
+    out_z = near_##form##_grad_##dtype(s, 0)
+
+/* Elements that are not near, and where they belong; and copies of the vectors they were in, with
+ * zeros in their place, which raise no flag. */
+enum { FG_APART = 64, FG_VECTORS = 6, FG_MARKS = 32 };
+#define FG_SET_APART(dtype)                                                                     \
+    typedef struct apart_##dtype {                                                              \
+        size_t count, at[FG_APART];                                                             \
+        fg_##dtype x[FG_APART], b[FG_APART], dy[FG_APART];                                      \
+    } apart_##dtype;                                                                            \
+    typedef struct vectors_##dtype {                                                            \
+        fg_##dtype x[FG_VECTORS][FG_LANES_##dtype], b[FG_VECTORS][FG_LANES_##dtype],            \
+            dy[FG_VECTORS][FG_LANES_##dtype];                                                   \
+    } vectors_##dtype;                                                                          \
+    static FG_INLINE void put_apart_##dtype(apart_##dtype *apart, vectors_##dtype *v, size_t k, \
+                                            unsigned which, size_t j, const fg_##dtype *x,      \
+                                            const fg_##dtype *b, const fg_##dtype *dy)          \
+    {                                                                                           \
+        memcpy(v->x[k], x + j, sizeof v->x[k]);                                                 \
+        if (b)                                                                                  \
+            memcpy(v->b[k], b + j, sizeof v->b[k]);                                             \
+        if (dy)                                                                                 \
+            memcpy(v->dy[k], dy + j, sizeof v->dy[k]);                                          \
+        for (; which; which &= which - 1) {                                                     \
+            const size_t i = FG_LOWEST_BIT(which), to = apart->count++;                         \
+            apart->at[to] = j + i;                                                              \
+            apart->x[to] = x[j + i];                                                            \
+            v->x[k][i] = 0;                                                                     \
+            if (b) {                                                                            \
+                apart->b[to] = b[j + i];                                                        \
+                v->b[k][i] = 0;                                                                 \
+            }                                                                                   \
+            if (dy) {                                                                           \
+                apart->dy[to] = dy[j + i];                                                      \
+                v->dy[k][i] = 0;                                                                \
+            }                                                                                   \
+        }                                                                                       \
+    }                                                                                           \
+    /* They go through the steps by whole vectors, for which the loops are fastest. */          \
+    static FG_SINGLE void take_apart_##dtype(apart_##dtype *apart, int has_b, int has_dy,       \
+                                             fg_##dtype *y, fg_##dtype *z,                      \
+                                             void (*steps)(FG_OPERANDS(dtype)))                 \
+    {                                                                                           \
+        size_t n = apart->count;                                                                \
+        for (; n % FG_LANES_##dtype; n++) {                                                     \
+            apart->x[n] = apart->x[0];                                                          \
+            if (has_b)                                                                          \
+                apart->b[n] = apart->b[0];                                                      \
+            if (has_dy)                                                                         \
+                apart->dy[n] = apart->dy[0];                                                    \
+        }                                                                                       \
+        steps(n, apart->x, apart->b, apart->dy, apart->x, apart->b);                            \
+        for (size_t k = 0; k < apart->count; k++) {                                             \
+            y[apart->at[k]] = apart->x[k];                                                      \
+            if (z)                                                                              \
+                z[apart->at[k]] = apart->b[k];                                                  \
+        }                                                                                       \
+        apart->count = 0;                                                                       \
+    }
+FG_SET_APART(f32)
+FG_SET_APART(f64)
+
+/* Looks at `most` vectors from j on and puts apart what is not near, as long as there is room and
+ * the vector has something near: how many these are, which of them have copies, and whether all
+ * of the block is better taken through the steps from there on. So it is, from j on, where many
+ * vectors have some. */
+#define FG_MARK(name, dtype, argument)                                                            \
+    static FG_SINGLE size_t mark_##name##_##dtype(apart_##dtype *apart, vectors_##dtype *vectors, \
+                                                  size_t most, size_t j, const fg_##dtype *x,     \
+                                                  const fg_##dtype *b, const fg_##dtype *dy,      \
+                                                  fg_##dtype near, unsigned *marks, int *all)     \
+    {                                                                                             \
+        const size_t before = apart->count;                                                       \
+        size_t some = 0, m = 0;                                                                   \
+        for (; m < most; m++) {                                                                   \
+            const size_t i = j + m * FG_LANES_##dtype;                                            \
+            const I_##dtype size = FG_SIZE(dtype, argument(dtype, x + i, b + i));                 \
+            if (i_any_above_##dtype(size, near)) {                                                \
+                *all = i_all_above_##dtype(size, near);                                           \
+                if (*all)                                                                         \
+                    break;                                                                        \
+                if (some == FG_VECTORS || apart->count > FG_APART - FG_LANES_##dtype) {           \
+                    if (m < 2 * FG_VECTORS) { /* many: undone */                                  \
+                        apart->count = before;                                                    \
+                        *marks = 0;                                                               \
+                        *all = 1;                                                                 \
+                        return 0;                                                                 \
+                    }                                                                             \
+                    break;                                                                        \
+                }                                                                                 \
+                put_apart_##dtype(apart, vectors, some++, i_above_##dtype(size, near), i, x, b,   \
+                                  dy);                                                            \
+                *marks |= 1u << m;                                                                \
+            }                                                                                     \
+        }                                                                                         \
+        return m;                                                                                 \
+    }
+FG_MARK(sum, f32, FG_SUM)
+FG_MARK(sum, f64, FG_SUM)
+FG_MARK(alone, f32, FG_ALONE)
+FG_MARK(alone, f64, FG_ALONE)
+#define FG_MARK_bias(dtype) mark_sum_##dtype
+#define FG_MARK_bias_backward(dtype) mark_sum_##dtype
+#define FG_MARK_glu(dtype) mark_alone_##dtype
+#define FG_MARK_glu_backward(dtype) mark_alone_##dtype
+#define FG_MARK_value_and_grad(dtype) mark_alone_##dtype
+
+/* Where the next vector's operands are, and its argument. */
+#define FG_TAKE(dtype, shape)                           \
+    do {                                                \
+        from_x = x + j;                                 \
+        from_b = FG_FROM(FG_HAS_B(shape), b, j);        \
+        from_dy = FG_FROM(FG_HAS_DY(shape), dy, j);     \
+        if (marks & 1) {                                \
+            from_x = vectors.x[some];                   \
+            from_b = vectors.b[some];                   \
+            from_dy = vectors.dy[some];                 \
+            some++;                                     \
+        }                                               \
+        s = FG_ARGUMENT_##shape(dtype, from_x, from_b); \
+        (void)from_b, (void)from_dy;                    \
+    } while (0)
+
+/* Vector after vector while all is near: the next one is looked at when one is done. That way
+ * nothing leaves the loop before its arithmetic, without which gcc does not keep the tables in
+ * registers. From the first vector on that has something else, blocks are marked before. Where
+ * nothing of a vector is near or many have some that is not, a block goes through the steps, as the
+ * last few elements do. */
+#define FG_LOOP_FUSED(name, dtype, shape, form)                                                   \
+    static FG_SINGLE void run_##name##_##dtype(FG_OPERANDS(dtype), int past)                      \
+    {                                                                                             \
+        enum { LANES = FG_LANES_##dtype };                                                        \
+        const fg_##dtype near = FG_NEAR_##shape(dtype, form);                                     \
+        apart_##dtype apart;                                                                      \
+        vectors_##dtype vectors;                                                                  \
+        int mixed = 0;                                                                            \
+        apart.count = 0;                                                                          \
+        for (size_t j = 0; j < n || apart.count;) {                                               \
+            unsigned marks = 0;                                                                   \
+            int all = 0;                                                                          \
+            size_t m = FG_LESSER((n - j) / LANES, FG_MARKS), some = 0;                            \
+            fg_##dtype limit = near;                                                              \
+            if (mixed) {                                                                          \
+                m = FG_MARK_##shape(dtype)(&apart, &vectors, m, j, x, b, dy, near, &marks, &all); \
+                limit = near + near; /* nothing that is left is above */                          \
+                mixed = all || marks;                                                             \
+            }                                                                                     \
+            if (m) {                                                                              \
+                const fg_##dtype *from_x, *from_b, *from_dy;                                      \
+                V_##dtype s, out_y, out_z;                                                        \
+                FG_TAKE(dtype, shape);                                                            \
+                while (!i_any_above_##dtype(FG_SIZE(dtype, s), limit)) {                          \
+                    FG_RESULT_##shape(dtype, form);                                               \
+                    FG_STORE(dtype, y, out_y);                                                    \
+                    if (FG_HAS_Z(shape))                                                          \
+                        FG_STORE(dtype, z, out_z);                                                \
+                    j += LANES;                                                                   \
+                    marks >>= 1;                                                                  \
+                    if (!--m)                                                                     \
+                        break;                                                                    \
+                    FG_TAKE(dtype, shape);                                                        \
+                }                                                                                 \
+                mixed |= m != 0;                                                                  \
+            } else if (all || n - j < LANES) {                                                    \
+                const size_t end = j + FG_LESSER(n - j, FG_MARKS * LANES);                        \
+                for (; j < end; j += m) {                                                         \
+                    m = FG_LESSER(end - j, FG_FUSED_BLOCK_##dtype);                               \
+                    steps_##name##_##dtype(m, x + j, FG_FROM(FG_HAS_B(shape), b, j),              \
+                                           FG_FROM(FG_HAS_DY(shape), dy, j), y + j,               \
+                                           FG_FROM(FG_HAS_Z(shape), z, j));                       \
+                }                                                                                 \
+            }                                                                                     \
+            if (apart.count > FG_APART - LANES || (apart.count && j == n))                        \
+                take_apart_##dtype(&apart, FG_HAS_B(shape), FG_HAS_DY(shape), y, z,               \
+                                   steps_##name##_##dtype);                                       \
+        }                                                                                         \
+    }
+
+/* 16 bits go through the steps: the loop above would gain nothing there but code. */
+#define FG_LOOP_16(name, dtype, shape)                                       \
+    static void run_##name##_##dtype(FG_OPERANDS(dtype), int past)           \
+    {                                                                        \
+        (void)past;                                                          \
+        for (size_t m, j = 0; j < n; j += m) {                               \
+            m = FG_LESSER(n - j, FG_FUSED_BLOCK_##dtype);                    \
+            steps_##name##_##dtype(m, x + j, FG_FROM(FG_HAS_B(shape), b, j), \
+                                   FG_FROM(FG_HAS_DY(shape), dy, j), y + j,  \
+                                   FG_FROM(FG_HAS_Z(shape), z, j));          \
+        }                                                                    \
+    }
+#define FG_LOOP_f32(name, shape, form) FG_LOOP_FUSED(name, f32, shape, form)
+#define FG_LOOP_f64(name, shape, form) FG_LOOP_FUSED(name, f64, shape, form)
+#define FG_LOOP_f16(name, shape, form) FG_LOOP_16(name, f16, shape)
+#define FG_LOOP_bf16(name, shape, form) FG_LOOP_16(name, bf16, shape)
 
 /* ---- the two ways into them ------------------------------------------------- */
 
-#define FG_ENTRIES_bias(name, dtype)                                     \
-    static FG_KERNEL_bias(loop_##name##_##dtype, dtype)                  \
-    {                                                                    \
-        run_##name##_##dtype(n, x, b, y, 0);                             \
-    }                                                                    \
-    static FG_KERNEL_bias(stream_##name##_##dtype, dtype)                \
-    {                                                                    \
-        FG_HEAD(dtype, y);                                               \
-        run_##name##_##dtype(head, x, b, y, 0);                          \
-        run_##name##_##dtype(n - head, x + head, b + head, y + head, 1); \
-        v_stream_end();                                                  \
-    }
-#define FG_ENTRIES_bias_backward(name, dtype)                                        \
-    static FG_KERNEL_bias_backward(loop_##name##_##dtype, dtype)                     \
+#define FG_ENTRIES_bias(name, dtype)                                                 \
+    static FG_KERNEL_bias(loop_##name##_##dtype, dtype)                              \
     {                                                                                \
-        run_##name##_##dtype(n, dy, x, b, dx, 0);                                    \
+        run_##name##_##dtype(n, x, b, NULL, y, NULL, 0);                             \
     }                                                                                \
-    static FG_KERNEL_bias_backward(stream_##name##_##dtype, dtype)                   \
+    static FG_KERNEL_bias(stream_##name##_##dtype, dtype)                            \
     {                                                                                \
-        FG_HEAD(dtype, dx);                                                          \
-        run_##name##_##dtype(head, dy, x, b, dx, 0);                                 \
-        run_##name##_##dtype(n - head, dy + head, x + head, b + head, dx + head, 1); \
+        FG_HEAD(dtype, y);                                                           \
+        run_##name##_##dtype(head, x, b, NULL, y, NULL, 0);                          \
+        run_##name##_##dtype(n - head, x + head, b + head, NULL, y + head, NULL, 1); \
         v_stream_end();                                                              \
     }
-#define FG_ENTRIES_glu(name, dtype)                                      \
-    static FG_KERNEL_glu(loop_##name##_##dtype, dtype)                   \
-    {                                                                    \
-        run_##name##_##dtype(n, a, b, y, 0);                             \
-    }                                                                    \
-    static FG_KERNEL_glu(stream_##name##_##dtype, dtype)                 \
-    {                                                                    \
-        FG_HEAD(dtype, y);                                               \
-        run_##name##_##dtype(head, a, b, y, 0);                          \
-        run_##name##_##dtype(n - head, a + head, b + head, y + head, 1); \
-        v_stream_end();                                                  \
+#define FG_ENTRIES_bias_backward(name, dtype)                                              \
+    static FG_KERNEL_bias_backward(loop_##name##_##dtype, dtype)                           \
+    {                                                                                      \
+        run_##name##_##dtype(n, x, b, dy, dx, NULL, 0);                                    \
+    }                                                                                      \
+    static FG_KERNEL_bias_backward(stream_##name##_##dtype, dtype)                         \
+    {                                                                                      \
+        FG_HEAD(dtype, dx);                                                                \
+        run_##name##_##dtype(head, x, b, dy, dx, NULL, 0);                                 \
+        run_##name##_##dtype(n - head, x + head, b + head, dy + head, dx + head, NULL, 1); \
+        v_stream_end();                                                                    \
     }
-/* db goes through the caches: it is copied */
-#define FG_ENTRIES_glu_backward(name, dtype)                                                    \
-    static FG_KERNEL_glu_backward(loop_##name##_##dtype, dtype)                                 \
-    {                                                                                           \
-        run_##name##_##dtype(n, dy, a, b, da, db, 0);                                           \
-    }                                                                                           \
-    static FG_KERNEL_glu_backward(stream_##name##_##dtype, dtype)                               \
-    {                                                                                           \
-        FG_HEAD(dtype, da);                                                                     \
-        run_##name##_##dtype(head, dy, a, b, da, db, 0);                                        \
-        run_##name##_##dtype(n - head, dy + head, a + head, b + head, da + head, db + head, 1); \
-        v_stream_end();                                                                         \
+#define FG_ENTRIES_glu(name, dtype)                                                  \
+    static FG_KERNEL_glu(loop_##name##_##dtype, dtype)                               \
+    {                                                                                \
+        run_##name##_##dtype(n, a, b, NULL, y, NULL, 0);                             \
+    }                                                                                \
+    static FG_KERNEL_glu(stream_##name##_##dtype, dtype)                             \
+    {                                                                                \
+        FG_HEAD(dtype, y);                                                           \
+        run_##name##_##dtype(head, a, b, NULL, y, NULL, 0);                          \
+        run_##name##_##dtype(n - head, a + head, b + head, NULL, y + head, NULL, 1); \
+        v_stream_end();                                                              \
     }
-/* past the caches only where vectors of both outputs are aligned at once */
-#define FG_ENTRIES_value_and_grad(name, dtype)                                  \
-    static FG_KERNEL_value_and_grad(loop_##name##_##dtype, dtype)               \
-    {                                                                           \
-        run_##name##_##dtype(n, x, y, slope, 0);                                \
-    }                                                                           \
-    static FG_KERNEL_value_and_grad(stream_##name##_##dtype, dtype)             \
-    {                                                                           \
-        FG_HEAD(dtype, y);                                                      \
-        const int past = (uintptr_t)(slope + head) % whole == 0;                \
-        run_##name##_##dtype(head, x, y, slope, 0);                             \
-        run_##name##_##dtype(n - head, x + head, y + head, slope + head, past); \
-        v_stream_end();                                                         \
+/* two outputs: past the caches only where vectors of both are aligned at once */
+#define FG_ENTRIES_glu_backward(name, dtype)                                                       \
+    static FG_KERNEL_glu_backward(loop_##name##_##dtype, dtype)                                    \
+    {                                                                                              \
+        run_##name##_##dtype(n, a, b, dy, da, db, 0);                                              \
+    }                                                                                              \
+    static FG_KERNEL_glu_backward(stream_##name##_##dtype, dtype)                                  \
+    {                                                                                              \
+        FG_HEAD(dtype, da);                                                                        \
+        const int past = (uintptr_t)(db + head) % whole == 0;                                      \
+        run_##name##_##dtype(head, a, b, dy, da, db, 0);                                           \
+        run_##name##_##dtype(n - head, a + head, b + head, dy + head, da + head, db + head, past); \
+        v_stream_end();                                                                            \
+    }
+#define FG_ENTRIES_value_and_grad(name, dtype)                                              \
+    static FG_KERNEL_value_and_grad(loop_##name##_##dtype, dtype)                           \
+    {                                                                                       \
+        run_##name##_##dtype(n, x, NULL, NULL, y, slope, 0);                                \
+    }                                                                                       \
+    static FG_KERNEL_value_and_grad(stream_##name##_##dtype, dtype)                         \
+    {                                                                                       \
+        FG_HEAD(dtype, y);                                                                  \
+        const int past = (uintptr_t)(slope + head) % whole == 0;                            \
+        run_##name##_##dtype(head, x, NULL, NULL, y, slope, 0);                             \
+        run_##name##_##dtype(n - head, x + head, NULL, NULL, y + head, slope + head, past); \
+        v_stream_end();                                                                     \
     }
 
 #define FG_FUSED(name, dtype, shape, form) \
-    FG_LOOP_##shape(name, dtype, form) FG_ENTRIES_##shape(name, dtype)
+    FG_STEPS(name, dtype, shape, form)     \
+    FG_LOOP_##dtype(name, shape, form) FG_ENTRIES_##shape(name, dtype)
 #include "functions.def"
