@@ -163,10 +163,19 @@ FG_AS_REALS_16(f16)
 FG_AS_REALS_16(bf16)
 
 /* The loops by real type: run_gelu_f32 for 16 bits too. */
-#define FG_RUN_f32(function) run_##function##_f32
+#define FG_RUN_f32(function) blocks_##function##_f32
 #define FG_RUN_f64(function) run_##function##_f64
-#define FG_RUN_f16(function) run_##function##_f32
-#define FG_RUN_bf16(function) run_##function##_f32
+#define FG_RUN_f16 FG_RUN_f32
+#define FG_RUN_bf16 FG_RUN_f32
+#define FG_RUN_BACKWARD_f32(form) run_##form##_backward_f32
+#define FG_RUN_BACKWARD_f64(form) run_##form##_backward_f64
+#define FG_RUN_BACKWARD_f16 FG_RUN_BACKWARD_f32
+#define FG_RUN_BACKWARD_bf16 FG_RUN_BACKWARD_f32
+/* Their own. */
+#define FG_RUN_OWN_f32 FG_RUN_f32
+#define FG_RUN_OWN_f64 FG_RUN_f64
+#define FG_RUN_OWN_f16(function) run_##function##_f16
+#define FG_RUN_OWN_bf16(function) run_##function##_bf16
 
 /* ---- the steps, one after the other ------------------------------------------ */
 
@@ -175,6 +184,7 @@ FG_AS_REALS_16(bf16)
 #define FG_OPERANDS(dtype)                                                                   \
     size_t n, const fg_##dtype *x, const fg_##dtype *b, const fg_##dtype *dy, fg_##dtype *y, \
         fg_##dtype *z
+enum { FG_INPUTS_alone = 1, FG_OUTPUTS_alone = 1 };
 #define FG_HAS_B(shape) (FG_INPUTS_##shape > 1)
 #define FG_HAS_DY(shape) (FG_INPUTS_##shape > 2)
 #define FG_HAS_Z(shape) (FG_OUTPUTS_##shape > 1)
@@ -190,12 +200,12 @@ FG_AS_REALS_16(bf16)
     FG_RUN_##dtype(form)(n, sum, to, 0);         \
     finish_##dtype(n, to, y)
 
-#define FG_BLOCK_bias_backward(dtype, form)                                     \
-    FG_BUFFER(dtype, sum);                                                      \
-    FG_BUFFER(dtype, wide);                                                     \
-    fg_real_##dtype *to = place_##dtype(y, sum);                                \
-    each_sum_##dtype(n, x, b, sum);                                             \
-    FG_RUN_##dtype(form##_backward)(n, reals_##dtype(n, dy, wide), sum, to, 0); \
+#define FG_BLOCK_bias_backward(dtype, form)                                   \
+    FG_BUFFER(dtype, sum);                                                    \
+    FG_BUFFER(dtype, wide);                                                   \
+    fg_real_##dtype *to = place_##dtype(y, sum);                              \
+    each_sum_##dtype(n, x, b, sum);                                           \
+    FG_RUN_BACKWARD_##dtype(form)(n, reals_##dtype(n, dy, wide), sum, to, 0); \
     finish_##dtype(n, to, y)
 
 #define FG_BLOCK_glu(dtype, form)                                  \
@@ -203,27 +213,30 @@ FG_AS_REALS_16(bf16)
     FG_RUN_##dtype(form)(n, reals_##dtype(n, x, value), value, 0); \
     each_times_##dtype(n, value, b, y)
 
-#define FG_BLOCK_glu_backward(dtype, form)                    \
-    FG_BUFFER(dtype, value);                                  \
-    FG_BUFFER(dtype, product);                                \
-    FG_BUFFER(dtype, wide);                                   \
-    const fg_real_##dtype *from = reals_##dtype(n, x, wide);  \
-    fg_real_##dtype *to = place_##dtype(y, product);          \
-    FG_RUN_##dtype(form)(n, from, value, 0);                  \
-    each_scaled_##dtype(n, value, dy, value);                 \
-    each_product_##dtype(n, dy, b, product);                  \
-    FG_RUN_##dtype(form##_backward)(n, product, from, to, 0); \
-    finish_##dtype(n, to, y);                                 \
+#define FG_BLOCK_glu_backward(dtype, form)                   \
+    FG_BUFFER(dtype, value);                                 \
+    FG_BUFFER(dtype, product);                               \
+    FG_BUFFER(dtype, wide);                                  \
+    const fg_real_##dtype *from = reals_##dtype(n, x, wide); \
+    fg_real_##dtype *to = place_##dtype(y, product);         \
+    FG_RUN_##dtype(form)(n, from, value, 0);                 \
+    each_scaled_##dtype(n, value, dy, value);                \
+    each_product_##dtype(n, dy, b, product);                 \
+    FG_RUN_BACKWARD_##dtype(form)(n, product, from, to, 0);  \
+    finish_##dtype(n, to, y);                                \
     finish_##dtype(n, value, z)
 
 /* 16 bits too have these two functions as they are. */
 #define FG_BLOCK_value_and_grad(dtype, form)             \
     FG_ALIGNED fg_##dtype value[FG_FUSED_BLOCK_##dtype]; \
     fg_##dtype *to = x == y ? value : y;                 \
-    run_##form##_##dtype(n, x, to, 0);                   \
-    run_##form##_grad_##dtype(n, x, z, 0);               \
+    FG_RUN_OWN_##dtype(form)(n, x, to, 0);               \
+    FG_RUN_OWN_##dtype(form##_grad)(n, x, z, 0);         \
     if (to != y)                                         \
     memcpy(y, to, n * sizeof *y)
+
+/* A function of one input alone: there are no steps, but the ways of kernels.h. */
+#define FG_BLOCK_alone(dtype, form) FG_RUN_##dtype(form)(n, x, y, 0)
 
 /* Of a block at most. */
 #define FG_STEPS(name, dtype, shape, form)                           \
@@ -243,6 +256,7 @@ FG_AS_REALS_16(bf16)
 #define FG_ARGUMENT_glu FG_ALONE
 #define FG_ARGUMENT_glu_backward FG_ALONE
 #define FG_ARGUMENT_value_and_grad FG_ALONE
+#define FG_ARGUMENT_alone FG_ALONE
 #define FG_SIZE(dtype, s) v_bits_##dtype(v_abs_##dtype(s))
 
 /* Where all that is needed is near. */
@@ -250,12 +264,14 @@ FG_AS_REALS_16(bf16)
 #define FG_NEAR_bias(dtype, form) fg_##form##_near_##dtype
 #define FG_NEAR_bias_backward(dtype, form) fg_##form##_backward_near_##dtype
 #define FG_NEAR_glu FG_NEAR_bias
+#define FG_NEAR_alone FG_NEAR_bias
 #define FG_NEAR_glu_backward(dtype, form) \
     FG_LESSER(fg_##form##_near_##dtype, fg_##form##_backward_near_##dtype)
 #define FG_NEAR_value_and_grad(dtype, form) \
     FG_LESSER(fg_##form##_near_##dtype, fg_##form##_grad_near_##dtype)
 
 #define FG_RESULT_bias(dtype, form) out_y = near_##form##_##dtype(s, 0)
+#define FG_RESULT_alone FG_RESULT_bias
 #define FG_RESULT_bias_backward(dtype, form) \
     out_y = near_##form##_backward_##dtype(v_load_##dtype(from_dy), s, 0)
 #define FG_RESULT_glu(dtype, form) \
@@ -373,6 +389,7 @@ FG_MARK(alone, f64, FG_ALONE)
 #define FG_MARK_glu(dtype) mark_alone_##dtype
 #define FG_MARK_glu_backward(dtype) mark_alone_##dtype
 #define FG_MARK_value_and_grad(dtype) mark_alone_##dtype
+#define FG_MARK_alone(dtype) mark_alone_##dtype
 
 /* Where the next vector's operands are, and its argument. */
 #define FG_TAKE(dtype, shape)                           \
@@ -389,6 +406,22 @@ FG_MARK(alone, f64, FG_ALONE)
         s = FG_ARGUMENT_##shape(dtype, from_x, from_b); \
         (void)from_b, (void)from_dy;                    \
     } while (0)
+
+/* So many elements go through the steps then, and so many of them at once. */
+enum {
+    FG_AT_A_TIME_bias = 512,
+    FG_AT_A_TIME_bias_backward = 512,
+    FG_AT_A_TIME_glu = 512,
+    FG_AT_A_TIME_glu_backward = 512,
+    FG_AT_A_TIME_value_and_grad = 512,
+    FG_AT_A_TIME_alone = 4 * FG_BLOCK
+};
+#define FG_STEP_bias(dtype) FG_FUSED_BLOCK_##dtype
+#define FG_STEP_bias_backward FG_STEP_bias
+#define FG_STEP_glu FG_STEP_bias
+#define FG_STEP_glu_backward FG_STEP_bias
+#define FG_STEP_value_and_grad FG_STEP_bias
+#define FG_STEP_alone(dtype) FG_AT_A_TIME_alone
 
 /* Vector after vector while all is near: the next one is looked at when one is done. That way
  * nothing leaves the loop before its arithmetic, without which gcc does not keep the tables in
@@ -431,9 +464,9 @@ FG_MARK(alone, f64, FG_ALONE)
                 }                                                                                 \
                 mixed |= m != 0;                                                                  \
             } else if (all || n - j < LANES) {                                                    \
-                const size_t end = j + FG_LESSER(n - j, FG_MARKS * LANES);                        \
+                const size_t end = j + FG_LESSER(n - j, FG_AT_A_TIME_##shape);                    \
                 for (; j < end; j += m) {                                                         \
-                    m = FG_LESSER(end - j, FG_FUSED_BLOCK_##dtype);                               \
+                    m = FG_LESSER(end - j, FG_STEP_##shape(dtype));                               \
                     steps_##name##_##dtype(m, x + j, FG_FROM(FG_HAS_B(shape), b, j),              \
                                            FG_FROM(FG_HAS_DY(shape), dy, j), y + j,               \
                                            FG_FROM(FG_HAS_Z(shape), z, j));                       \
@@ -531,4 +564,30 @@ FG_MARK(alone, f64, FG_ALONE)
 #define FG_FUSED(name, dtype, shape, form) \
     FG_STEPS(name, dtype, shape, form)     \
     FG_LOOP_##dtype(name, shape, form) FG_ENTRIES_##shape(name, dtype)
+#include "functions.def"
+
+#define FG_ENTRIES_alone(name, dtype)                                                 \
+    static void loop_##name##_##dtype(size_t n, const fg_##dtype *x, fg_##dtype *y)   \
+    {                                                                                 \
+        run_##name##_##dtype(n, x, NULL, NULL, y, NULL, 0);                           \
+    }                                                                                 \
+    static void stream_##name##_##dtype(size_t n, const fg_##dtype *x, fg_##dtype *y) \
+    {                                                                                 \
+        FG_HEAD(dtype, y);                                                            \
+        run_##name##_##dtype(head, x, NULL, NULL, y, NULL, 0);                        \
+        run_##name##_##dtype(n - head, x + head, NULL, NULL, y + head, NULL, 1);      \
+        v_stream_end();                                                               \
+    }
+#define FG_ALONE_f32_1(name)         \
+    FG_STEPS(name, f32, alone, name) \
+    FG_LOOP_FUSED(name, f32, alone, name) FG_ENTRIES_alone(name, f32)
+#define FG_ALONE_f32_2(name)
+#define FG_ALONE_f64_1(name)
+#define FG_ALONE_f64_2(name)
+#define FG_ALONE_f16_1(name)
+#define FG_ALONE_f16_2(name)
+#define FG_ALONE_bf16_1(name)
+#define FG_ALONE_bf16_2(name)
+#define FG_FUNCTION(name, dtype, inputs, max_ulp) FG_ALONE_##dtype##_##inputs(name)
+#define FG_FUNCTION_GRAD2(name, dtype, inputs, max_ulp)
 #include "functions.def"

@@ -163,9 +163,9 @@ FG_ROWS_OF(silu_backward, silu_grad)
 #endif
 
 /* The last few elements go by way of a small buffer, as a last round. */
-#define FG_LOOP_1(name, dtype)                                                                   \
-    static FG_SINGLE void run_##name##_##dtype(size_t n, const fg_##dtype *x, fg_##dtype *y,     \
-                                               int past)                                         \
+#define FG_LOOP_1(run, name, dtype)                                                              \
+    static FG_SINGLE void run##_##name##_##dtype(size_t n, const fg_##dtype *x, fg_##dtype *y,   \
+                                                 int past)                                       \
     {                                                                                            \
         enum { LANES = FG_LANES_##dtype };                                                       \
         fg_##dtype few[LANES] = {0}, *rest = NULL;                                               \
@@ -213,9 +213,9 @@ FG_ROWS_OF(silu_backward, silu_grad)
             memcpy(rest, few, left * sizeof *few);                                               \
     }
 
-#define FG_LOOP_2(name, dtype)                                                                    \
-    static FG_SINGLE void run_##name##_##dtype(size_t n, const fg_##dtype *dy,                    \
-                                               const fg_##dtype *x, fg_##dtype *dx, int past)     \
+#define FG_LOOP_2(run, name, dtype)                                                               \
+    static FG_SINGLE void run##_##name##_##dtype(size_t n, const fg_##dtype *dy,                  \
+                                                 const fg_##dtype *x, fg_##dtype *dx, int past)   \
     {                                                                                             \
         enum { LANES = FG_LANES_##dtype };                                                        \
         fg_##dtype few[LANES] = {0}, few_dy[LANES] = {0}, *rest = NULL;                           \
@@ -340,12 +340,12 @@ static FG_INLINE int near_16(size_t n, const uint16_t *x, uint16_t far)
             memcpy(rest, few, left * sizeof *few);                                            \
     }
 
-#define FG_LOOP_f32_1 FG_LOOP_1
-#define FG_LOOP_f64_1 FG_LOOP_1
+#define FG_LOOP_f32_1(name, dtype) FG_LOOP_1(blocks, name, dtype)
+#define FG_LOOP_f64_1(name, dtype) FG_LOOP_1(run, name, dtype)
 #define FG_LOOP_f16_1 FG_LOOP_16_1
 #define FG_LOOP_bf16_1 FG_LOOP_16_1
-#define FG_LOOP_f32_2 FG_LOOP_2
-#define FG_LOOP_f64_2 FG_LOOP_2
+#define FG_LOOP_f32_2(name, dtype) FG_LOOP_2(run, name, dtype)
+#define FG_LOOP_f64_2(name, dtype) FG_LOOP_2(run, name, dtype)
 #define FG_LOOP_f16_2 FG_LOOP_16_2
 #define FG_LOOP_bf16_2 FG_LOOP_16_2
 
@@ -381,8 +381,18 @@ static FG_INLINE int near_16(size_t n, const uint16_t *x, uint16_t far)
         v_stream_end();                                                                      \
     }
 
+/* Those of one float32 input are in fused.h. */
+#define FG_ENTRIES_f32_1(name, dtype)
+#define FG_ENTRIES_f64_1 FG_ENTRIES_1
+#define FG_ENTRIES_f16_1 FG_ENTRIES_1
+#define FG_ENTRIES_bf16_1 FG_ENTRIES_1
+#define FG_ENTRIES_f32_2 FG_ENTRIES_2
+#define FG_ENTRIES_f64_2 FG_ENTRIES_2
+#define FG_ENTRIES_f16_2 FG_ENTRIES_2
+#define FG_ENTRIES_bf16_2 FG_ENTRIES_2
+
 #define FG_FUNCTION(name, dtype, inputs, max_ulp) \
-    FG_LOOP_##dtype##_##inputs(name, dtype) FG_ENTRIES_##inputs(name, dtype)
+    FG_LOOP_##dtype##_##inputs(name, dtype) FG_ENTRIES_##dtype##_##inputs(name, dtype)
 #define FG_FUNCTION_GRAD2(name, dtype, inputs, max_ulp)
 #include "functions.def"
 
