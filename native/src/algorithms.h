@@ -336,7 +336,7 @@ static FG_INLINE tail small_side(V t, V k, V g, V r, V deep, int terms)
     if (terms) {
         const V e = exponential_beside_1(q, scale, t, deep, terms);
         const V c = terms == 1 ? v_neg(e) : v_fms(e, e, e);
-        z = v_fma(q, c, v_add(q, c));
+        z = v_fma(g, r, v_fma(q, c, c)); /* q + c (1 + q), without the rounding of q */
     }
     const tail small = {v_fma(high, z, high), k};
     return small;
