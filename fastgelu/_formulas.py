@@ -262,7 +262,7 @@ def formulas(V, I, K):
         if terms:
             e = exponential_beside_1(q, scale, t, deep, terms)
             c = V.neg(e) if terms == 1 else V.fms(e, e, e)
-            z = V.fma(q, c, V.add(q, c))
+            z = V.fma(g, r, V.fma(q, c, c))
         small = tail(V.fma(high, z, high), k)
         return small
 
