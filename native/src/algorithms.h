@@ -370,7 +370,7 @@ static FG_INLINE pair tanh_argument(V t)
     const V g = v_fnma(n, FG_C(form##_step_lo), v_fnma(n, FG_C(form##_step_hi), u)); \
     const V r = FG_EXPM1_OVER(g, form)
 
-/* In float64 the formulas are faster near 0 too: there are no tables (NOTES.md). */
+/* In float64 the formulas of gelu_sigmoid and silu are faster near 0 too: there are no tables. */
 #define FG_SIGMOID_VALUE(form, exponential)                                                \
     static FG_INLINE V FG_NAME(form##_formula)(V x)                                        \
     {                                                                                      \
