@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* fused.h: the fused functions' loops.
  *
- * In float32 and float64 all steps of a vector are done in registers while what the form needs is
- * near (algorithms.h). What is not, and 16 bits, go through the steps one after the other: an array
+ * In float32 all steps of a vector are done in registers while what the form needs is near
+ * (algorithms.h). What is not, and other dtypes, go through the steps one after the other: an array
  * is taken in blocks that stay in the first-level cache with what is computed on the way, and sums,
  * values and products of a block go through small buffers on the stack. Each step is one operation
  * of vocabulary.h, one function of algorithms.h or one loop of kernels.h, so the results are those
@@ -343,7 +343,6 @@ enum { FG_APART = 64, FG_VECTORS = 6, FG_MARKS = 32 };
         apart->count = 0;                                                                       \
     }
 FG_SET_APART(f32)
-FG_SET_APART(f64)
 
 /* Looks at `most` vectors from j on and puts apart what is not near, as long as there is room and
  * the vector has something near: how many these are, which of them have copies, and whether all
@@ -381,9 +380,7 @@ FG_SET_APART(f64)
         return m;                                                                                 \
     }
 FG_MARK(sum, f32, FG_SUM)
-FG_MARK(sum, f64, FG_SUM)
 FG_MARK(alone, f32, FG_ALONE)
-FG_MARK(alone, f64, FG_ALONE)
 #define FG_MARK_bias(dtype) mark_sum_##dtype
 #define FG_MARK_bias_backward(dtype) mark_sum_##dtype
 #define FG_MARK_glu(dtype) mark_alone_##dtype
@@ -478,8 +475,9 @@ enum {
         }                                                                                         \
     }
 
-/* 16 bits go through the steps: the loop above would gain nothing there but code. */
-#define FG_LOOP_16(name, dtype, shape)                                       \
+/* float64 and 16 bits go through the steps: float64 because its rows are found first, for a piece at
+ * a time (kernels.h), 16 bits because the loop above would gain nothing there but code. */
+#define FG_LOOP_STEPS(name, dtype, shape)                                    \
     static void run_##name##_##dtype(FG_OPERANDS(dtype), int past)           \
     {                                                                        \
         (void)past;                                                          \
@@ -491,9 +489,9 @@ enum {
         }                                                                    \
     }
 #define FG_LOOP_f32(name, shape, form) FG_LOOP_FUSED(name, f32, shape, form)
-#define FG_LOOP_f64(name, shape, form) FG_LOOP_FUSED(name, f64, shape, form)
-#define FG_LOOP_f16(name, shape, form) FG_LOOP_16(name, f16, shape)
-#define FG_LOOP_bf16(name, shape, form) FG_LOOP_16(name, bf16, shape)
+#define FG_LOOP_f64(name, shape, form) FG_LOOP_STEPS(name, f64, shape)
+#define FG_LOOP_f16(name, shape, form) FG_LOOP_STEPS(name, f16, shape)
+#define FG_LOOP_bf16(name, shape, form) FG_LOOP_STEPS(name, bf16, shape)
 
 /* ---- the two ways into them ------------------------------------------------- */
 
