@@ -237,7 +237,7 @@ def formulas(V, I, K):
         h = V.div(polynomial(u.hi, u2, K.gelu_num, 0, len(K.gelu_num) - 1),
             polynomial(u.hi, u2, K.gelu_den, 0, len(K.gelu_den) - 1))
         z = V.fma(V.fma(g, h, g),
-            V.fma(g, polynomial(g, product(g, g), K.gelu_exp, 1, len(K.gelu_exp) - 1),
+            V.fma(g, polynomial(g, V.mul(g, g), K.gelu_exp, 1, len(K.gelu_exp) - 1),
                 V.set(K.gelu_exp[0])), h)
         high = V.mul(V.set(K.gelu_scale), power_kept(k))
         small = tail(V.fma(high, z, high), k)
@@ -248,7 +248,7 @@ def formulas(V, I, K):
 
     def times_sigmoid(x, k, g, r):
         scale = pow2(k)
-        return V.div(x, V.fma(product(g, scale), r, V.add(V.set(K.one), scale)))
+        return V.div(x, V.fma(V.mul(g, scale), r, V.add(V.set(K.one), scale)))
 
     def exponential_beside_1(q, scale, t, deep, terms):
         e = V.fma(q, scale, scale)
@@ -283,7 +283,7 @@ def formulas(V, I, K):
         n = V.sub(k, V.set(K.shifter))
         g = V.add(V.fnma(n, V.set(K.gelu_tanh_step_hi), u.hi),
             V.fnma(n, V.set(K.gelu_tanh_step_lo), u.lo))
-        r = V.fma(g, polynomial(g, product(g, g), K.gelu_tanh_exp, 1, len(K.gelu_tanh_exp) - 1),
+        r = V.fma(g, polynomial(g, V.mul(g, g), K.gelu_tanh_exp, 1, len(K.gelu_tanh_exp) - 1),
             V.set(K.gelu_tanh_exp[0]))
         return times_sigmoid(x, k, g, r)
 
@@ -293,7 +293,7 @@ def formulas(V, I, K):
         n = V.sub(k, V.set(K.shifter))
         g = V.add(V.fnma(n, V.set(K.gelu_tanh_step_hi), u.hi),
             V.fnma(n, V.set(K.gelu_tanh_step_lo), u.lo))
-        r = V.fma(g, polynomial(g, product(g, g), K.gelu_tanh_exp, 1, len(K.gelu_tanh_exp) - 1),
+        r = V.fma(g, polynomial(g, V.mul(g, g), K.gelu_tanh_exp, 1, len(K.gelu_tanh_exp) - 1),
             V.set(K.gelu_tanh_exp[0]))
         return small_side(x, k, g, r, V.set(K.gelu_tanh_deep), terms)
 
@@ -320,9 +320,8 @@ def formulas(V, I, K):
         k = V.fma(u, V.set(K.gelu_sigmoid_log2e), V.set(K.shifter))
         n = V.sub(k, V.set(K.shifter))
         g = V.fnma(n, V.set(K.gelu_sigmoid_step_lo), V.fnma(n, V.set(K.gelu_sigmoid_step_hi), u))
-        r = V.fma(g,
-            polynomial(g, product(g, g), K.gelu_sigmoid_exp, 1, len(K.gelu_sigmoid_exp) - 1),
-                V.set(K.gelu_sigmoid_exp[0]))
+        r = V.fma(g, polynomial(g, V.mul(g, g), K.gelu_sigmoid_exp, 1, len(K.gelu_sigmoid_exp) - 1),
+            V.set(K.gelu_sigmoid_exp[0]))
         return times_sigmoid(x, k, g, r)
 
     def gelu_sigmoid_small(x, terms):
@@ -330,9 +329,8 @@ def formulas(V, I, K):
         k = V.fma(u, V.set(K.gelu_sigmoid_log2e), V.set(K.shifter))
         n = V.sub(k, V.set(K.shifter))
         g = V.fnma(n, V.set(K.gelu_sigmoid_step_lo), V.fnma(n, V.set(K.gelu_sigmoid_step_hi), u))
-        r = V.fma(g,
-            polynomial(g, product(g, g), K.gelu_sigmoid_exp, 1, len(K.gelu_sigmoid_exp) - 1),
-                V.set(K.gelu_sigmoid_exp[0]))
+        r = V.fma(g, polynomial(g, V.mul(g, g), K.gelu_sigmoid_exp, 1, len(K.gelu_sigmoid_exp) - 1),
+            V.set(K.gelu_sigmoid_exp[0]))
         return small_side(x, k, g, r, V.set(K.gelu_sigmoid_deep), terms)
 
     def near_gelu_sigmoid(x, some):
@@ -358,7 +356,7 @@ def formulas(V, I, K):
         k = V.fma(u, V.set(K.silu_log2e), V.set(K.shifter))
         n = V.sub(k, V.set(K.shifter))
         g = V.fnma(n, V.set(K.silu_step_lo), V.fnma(n, V.set(K.silu_step_hi), u))
-        r = V.fma(g, polynomial(g, product(g, g), K.silu_exp, 1, len(K.silu_exp) - 1),
+        r = V.fma(g, polynomial(g, V.mul(g, g), K.silu_exp, 1, len(K.silu_exp) - 1),
             V.set(K.silu_exp[0]))
         return times_sigmoid(x, k, g, r)
 
@@ -367,7 +365,7 @@ def formulas(V, I, K):
         k = V.fma(u, V.set(K.silu_log2e), V.set(K.shifter))
         n = V.sub(k, V.set(K.shifter))
         g = V.fnma(n, V.set(K.silu_step_lo), V.fnma(n, V.set(K.silu_step_hi), u))
-        r = V.fma(g, polynomial(g, product(g, g), K.silu_exp, 1, len(K.silu_exp) - 1),
+        r = V.fma(g, polynomial(g, V.mul(g, g), K.silu_exp, 1, len(K.silu_exp) - 1),
             V.set(K.silu_exp[0]))
         return small_side(x, k, g, r, V.set(K.silu_deep), terms)
 
@@ -398,7 +396,7 @@ def formulas(V, I, K):
         h = V.div(polynomial(u.hi, u2, K.gelu_grad_num, 0, len(K.gelu_grad_num) - 1),
             polynomial(u.hi, u2, K.gelu_grad_den, 0, len(K.gelu_grad_den) - 1))
         z = V.fma(V.fma(g, h, g),
-            V.fma(g, polynomial(g, product(g, g), K.gelu_exp, 1, len(K.gelu_exp) - 1),
+            V.fma(g, polynomial(g, V.mul(g, g), K.gelu_exp, 1, len(K.gelu_exp) - 1),
                 V.set(K.gelu_exp[0])), h)
         high = V.mul(t, power_kept(k))
         p = tail(V.fma(high, z, high), k)
@@ -421,7 +419,7 @@ def formulas(V, I, K):
         k = V.fma(u, V.set(K.silu_log2e), V.set(K.shifter))
         n = V.sub(k, V.set(K.shifter))
         g = V.fnma(n, V.set(K.silu_step_lo), V.fnma(n, V.set(K.silu_step_hi), u))
-        r = V.fma(g, polynomial(g, product(g, g), K.silu_exp, 1, len(K.silu_exp) - 1),
+        r = V.fma(g, polynomial(g, V.mul(g, g), K.silu_exp, 1, len(K.silu_exp) - 1),
             V.set(K.silu_exp[0]))
         a = pair(V.sub(t, V.set(K.one)), V.set(K.zero))
         return sigmoid_tail(t, k, V.mul(g, r), a, V.set(K.silu_grad_deep), terms)
@@ -431,9 +429,8 @@ def formulas(V, I, K):
         k = V.fma(u, V.set(K.gelu_sigmoid_log2e), V.set(K.shifter))
         n = V.sub(k, V.set(K.shifter))
         g = V.fnma(n, V.set(K.gelu_sigmoid_step_lo), V.fnma(n, V.set(K.gelu_sigmoid_step_hi), u))
-        r = V.fma(g,
-            polynomial(g, product(g, g), K.gelu_sigmoid_exp, 1, len(K.gelu_sigmoid_exp) - 1),
-                V.set(K.gelu_sigmoid_exp[0]))
+        r = V.fma(g, polynomial(g, V.mul(g, g), K.gelu_sigmoid_exp, 1, len(K.gelu_sigmoid_exp) - 1),
+            V.set(K.gelu_sigmoid_exp[0]))
         a = two_product(t, V.set(K.gelu_sigmoid_rate_hi))
         a = pair(V.sub(a.hi, V.set(K.one)), a.lo)
         a = pair(a.hi, V.fma(t, V.set(K.gelu_sigmoid_rate_lo), a.lo))
@@ -445,7 +442,7 @@ def formulas(V, I, K):
         n = V.sub(k, V.set(K.shifter))
         g = V.add(V.fnma(n, V.set(K.gelu_tanh_step_hi), u.hi),
             V.fnma(n, V.set(K.gelu_tanh_step_lo), u.lo))
-        r = V.fma(g, polynomial(g, product(g, g), K.gelu_tanh_exp, 1, len(K.gelu_tanh_exp) - 1),
+        r = V.fma(g, polynomial(g, V.mul(g, g), K.gelu_tanh_exp, 1, len(K.gelu_tanh_exp) - 1),
             V.set(K.gelu_tanh_exp[0]))
         square = two_product(V.neg(t), V.neg(t))
         c = V.set(K.tanh_slope_hi)

@@ -138,7 +138,7 @@ static FG_INLINE V at_most(V k, V j)
 #define FG_EXPONENT(u, form) v_fma(u, FG_C(form##_log2e), FG_C(shifter))
 #define FG_REDUCED(u, n, form) \
     v_add(v_fnma(n, FG_C(form##_step_hi), (u).hi), v_fnma(n, FG_C(form##_step_lo), (u).lo))
-#define FG_EXPM1_OVER(g, form) FG_POLYNOMIAL_NEAR_0(g, product(g, g), form##_exp)
+#define FG_EXPM1_OVER(g, form) FG_POLYNOMIAL_NEAR_0(g, v_mul(g, g), form##_exp)
 
 /* 2^n = power_kept(k) power_left(k), the first a normal number with room below */
 static FG_INLINE V power_kept(V k)
@@ -313,7 +313,7 @@ static FG_INLINE V FG_NAME(deep_gelu)(V x)
 static FG_INLINE V times_sigmoid(V x, V k, V g, V r)
 {
     const V scale = pow2(k);
-    return v_div(x, v_fma(product(g, scale), r, v_add(FG_C(one), scale)));
+    return v_div(x, v_fma(v_mul(g, scale), r, v_add(FG_C(one), scale)));
 }
 
 /* How many terms of E matter beside 1: none on the way deep, else one or two, which is all.
