@@ -86,7 +86,8 @@ C = mp.mpf("1.702")
 
 def gelu_grad_offset(fmt):
     """-P = t/2 exp(-(t^2 + offset)/2) (1 + h). So few bits that adding it rounds nothing."""
-    return mp.nint(-2 * mp.log(2 / mp.sqrt(2 * mp.pi)) * 2 ** (fmt.precision - 1)) / 2 ** (fmt.precision - 1)
+    unit = mp.mpf(2) ** (1 - fmt.precision)
+    return mp.nint(-2 * mp.log(2 / mp.sqrt(2 * mp.pi)) / unit) * unit
 
 
 def rates():
