@@ -146,7 +146,7 @@ def test_shorter_ways(cuda, monkeypatch, others):
     loop = ptx[ptx.index("ld.global.v4.f32") : ptx.rindex("st.global.v4.f32")]
     elements = overloads.IN_FLIGHT * overloads.VECTOR_BYTES // 4
     assert loop.count("div.rn.f32") == elements
-    columns = _operations.constants("f32").silu_columns
+    columns = _operations.constants("f32").silu_grad_columns
     assert loop.count("ld.global.nc.f32") == (others + 1) * elements * columns
     assert loop.count("ld.global.v4.f32") == overloads.IN_FLIGHT
     assert ptx.count("st.global.v4.f32") == overloads.IN_FLIGHT
