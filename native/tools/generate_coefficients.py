@@ -248,7 +248,6 @@ def constants(fmt):
         "one": 1,
         "half": mp.mpf("0.5"),
     }
-    c["log2e"] = 1 / mp.log(2)
     # the bias makes the low bits of k = n + shifter the exponent field of 2^n
     c["round"] = mp.mpf(3) * mp.mpf(2) ** (fmt.precision - 2)
     shifter = c["round"] + fmt.emax
