@@ -41,11 +41,11 @@ def isolated(source):
 def test_import_costs_less_than_50_ms_over_numpy():
     source = """
 import time, numpy
-start = time.perf_counter()
+start = time.process_time()
 import fastgelu
-print(time.perf_counter() - start)
+print(time.process_time() - start)
 """
-    # The least of a few: the machine may be busy.
+    # Of the processor's time, and the least of a few: the machine may be busy.
     assert min(float(isolated(source)) for _ in range(5)) < 0.050
 
 
