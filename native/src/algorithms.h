@@ -28,7 +28,7 @@
  * well times 2^n (1 + z) with a small z. What is rounded where is chosen so that every function
  * stays below 2 ULP and no operation is spent on less (NOTES.md).
  *
- * 2^n is applied in two steps where it may leave the range of normal numbers (x far below 0), the
+ * 2^n leaves the range of normal numbers (x far below 0), so that it is applied in two steps, the
  * second with the last rounding. Where |x| > FG_C(<function>_end), and for NaN, the result is
  * plain: x, -0, and so on.
  *
@@ -36,7 +36,9 @@
  *   near_<function>_by_row        the same, given the row of the table too
  *   far_<function>(x, some)       right where |x| >= far and for NaN; if not `some`, all are, and
  *                                 none exceeds the end
- *   deep_<function>(x)            right where deep < |x| <= end: there E is beyond the last place
+ *   begin_<function>(t)           the first half of that and of the next, of which
+ *   end_<function>(x, begun, terms, some)   makes the result: array loops do one after the other
+ *   deep_<function>(x)            right where deep < |x| <= end: there E counts as 0
  *   plain_<function>(x)           right where |x| > end and for NaN
  *   <function>(x)                 right everywhere, for compilers of Python; the array loops of
  *                                 kernels.h look which of the others does
@@ -47,6 +49,12 @@
 typedef struct pair {
     V hi, lo;
 } pair;
+
+/* What begin_<function> leaves to end_<function>: the exponential as k and g (see below), and of
+ * gelu h, of a slope of the sigmoid forms a sum a + b. */
+typedef struct begun {
+    V k, g, a, b;
+} begun;
 
 #define FG_C(name) v_set(FG_NAME(fg_##name))
 
@@ -107,7 +115,8 @@ static FG_INLINE V product(V a, V b)
 /* ---- powers of two and the exponential ----------------------------------- */
 
 /* An integer n is carried as k = n + FG_C(shifter), whose low bits are those of n plus
- * the exponent bias. */
+ * the exponent bias; or as n + FG_C(raised), so that what pow2 makes of it is 2^n times the
+ * constant 1/FG_C(lowered), with room below. */
 
 /* 2^n */
 static FG_INLINE V pow2(V k)
@@ -135,20 +144,15 @@ static FG_INLINE V at_most(V k, V j)
  * g = u - n ln2/rate, and r = expm1(rate g)/g a minimax fit. The rate belongs to the form, so
  * that u is t^2, x or t with no multiplication. u is a sum; u.hi less the high part of
  * n ln2/rate is exact. */
-#define FG_EXPONENT(u, form) v_fma(u, FG_C(form##_log2e), FG_C(shifter))
+#define FG_EXPONENT(u, form, shifter) v_fma(u, FG_C(form##_log2e), shifter)
 #define FG_REDUCED(u, n, form) \
     v_add(v_fnma(n, FG_C(form##_step_hi), (u).hi), v_fnma(n, FG_C(form##_step_lo), (u).lo))
 #define FG_EXPM1_OVER(g, form) FG_POLYNOMIAL_NEAR_0(g, v_mul(g, g), form##_exp)
 
-/* 2^n = power_kept(k) power_left(k), the first a normal number with room below */
+/* 2^n, or what is kept of it for now: a normal number with room below */
 static FG_INLINE V power_kept(V k)
 {
     return pow2(at_least(k, FG_C(split)));
-}
-
-static FG_INLINE V power_left(V k)
-{
-    return pow2_ratio(k, at_least(k, FG_C(split)));
 }
 
 /* ---- near 0 --------------------------------------------------------------- */
@@ -241,11 +245,6 @@ static FG_INLINE V signed_clamped(V x, V limit, int some)
     return some ? v_copysign(clamped(v_abs(x), limit, some), x) : x;
 }
 
-/* A small quantity p power_left(k). */
-typedef struct tail {
-    V p, k;
-} tail;
-
 /* x or -0 where |x| > limit; NaN. */
 static FG_INLINE V plain_value(V x, V limit)
 {
@@ -277,30 +276,44 @@ static FG_INLINE V FG_NAME(near_gelu)(V x, int some)
     return FG_NAME(near_gelu_by_row)(x, FG_ROW_OF(x, gelu, some), some);
 }
 
-/* What remains of x. */
-static FG_INLINE V finish_value(V x, V limit, tail r, int some)
+/* What remains of x, of the small quantity p lowered. */
+static FG_INLINE V finish_value(V x, V limit, V p, int some)
 {
     const V base =
         some ? v_select_negative(x, FG_C(minus_zero), clamped(v_abs(x), limit, 1)) : v_positive(x);
-    const V y = v_fnma(r.p, power_left(r.k), base);
+    const V y = v_fnma(p, FG_C(lowered), base);
     return some ? unless_plain(v_abs(x), limit, y, plain_value(x, limit)) : y;
+}
+
+static FG_INLINE begun FG_NAME(begin_gelu)(V t)
+{
+    const pair u = two_product(t, t);
+    const V k = FG_EXPONENT(u.hi, gelu, FG_C(raised));
+    const V n = v_sub(k, FG_C(raised));
+    const V g = FG_REDUCED(u, n, gelu);
+    const V u2 = v_mul(u.hi, u.hi);
+    const V h = v_div(FG_POLYNOMIAL(u.hi, u2, gelu_num), FG_POLYNOMIAL(u.hi, u2, gelu_den));
+    const begun s = {k, g, h, h};
+    return s;
+}
+
+/* (1 + h)(1 + g r) - 1 */
+static FG_INLINE V joined(V g, V h)
+{
+    return v_fma(v_fma(g, h, g), FG_EXPM1_OVER(g, gelu), h);
+}
+
+static FG_INLINE V FG_NAME(end_gelu)(V x, begun s, int terms, int some)
+{
+    (void)terms;
+    const V high = v_mul(FG_C(gelu_scale), pow2(s.k));
+    return finish_value(x, FG_C(gelu_limit), v_fma(high, joined(s.g, s.a), high), some);
 }
 
 static FG_INLINE V FG_NAME(far_gelu)(V x, int some)
 {
-    const V limit = FG_C(gelu_limit);
-    const V t = clamped(v_abs(x), limit, some);
-    const pair u = two_product(t, t);
-    const V k = FG_EXPONENT(u.hi, gelu);
-    const V n = v_sub(k, FG_C(shifter));
-    const V g = FG_REDUCED(u, n, gelu);
-    const V u2 = v_mul(u.hi, u.hi);
-    const V h = v_div(FG_POLYNOMIAL(u.hi, u2, gelu_num), FG_POLYNOMIAL(u.hi, u2, gelu_den));
-    /* (1 + h)(1 + g r) = 1 + z */
-    const V z = v_fma(v_fma(g, h, g), FG_EXPM1_OVER(g, gelu), h);
-    const V high = v_mul(FG_C(gelu_scale), power_kept(k));
-    const tail small = {v_fma(high, z, high), k};
-    return finish_value(x, limit, small, some);
+    const V t = clamped(v_abs(x), FG_C(gelu_limit), some);
+    return FG_NAME(end_gelu)(x, FG_NAME(begin_gelu)(t), 1, some);
 }
 
 static FG_INLINE V FG_NAME(deep_gelu)(V x)
@@ -316,30 +329,29 @@ static FG_INLINE V times_sigmoid(V x, V k, V g, V r)
     return v_div(x, v_fma(v_mul(g, scale), r, v_add(FG_C(one), scale)));
 }
 
-/* How many terms of E matter beside 1: none on the way deep, else one or two, which is all.
- * E counts as 0 above FG_C(<function>_deep) on the others too; where that is nowhere, E is so small
- * at the end of the near way that E^2 does not matter. */
-#define FG_TERMS(name) (FG_NAME(fg_##name##_deep) > FG_NAME(fg_##name##_end) ? 1 : 2)
+/* How many terms of E matter beside 1: none on the way deep; else fg_<function>_terms, one where
+ * E is so small at the end of the near way that E^2 does not matter. On the other ways too E counts
+ * as 0 above FG_C(<function>_deep). */
+#define FG_TERMS(name) FG_NAME(fg_##name##_terms)
 
-/* E = 2^n (1 + q) */
-static FG_INLINE V exponential_beside_1(V q, V scale, V t, V deep, int terms)
+/* E = 2^n (1 + q), of scale = 2^n / unit */
+static FG_INLINE V exponential_beside_1(V q, V scale, V unit, V t, V deep)
 {
-    const V e = v_fma(q, scale, scale);
-    return terms == 1 ? e : v_select_negative(v_sub(deep, t), FG_C(zero), e);
+    const V e = v_mul(v_fma(q, scale, scale), unit);
+    return v_select_negative(v_sub(deep, t), FG_C(zero), e);
 }
 
-/* t E / (1 + E) = t E (1 - E + E^2), where E = 2^n (1 + g r) */
-static FG_INLINE tail small_side(V t, V k, V g, V r, V deep, int terms)
+/* t E / (1 + E) = t E (1 - E + E^2), where E = 2^n (1 + g r); lowered */
+static FG_INLINE V small_side(V t, V k, V g, V r, V deep, int terms)
 {
-    const V scale = power_kept(k), high = v_mul(t, scale), q = v_mul(g, r);
+    const V scale = pow2(k), high = v_mul(t, scale), q = v_mul(g, r);
     V z = q;
     if (terms) {
-        const V e = exponential_beside_1(q, scale, t, deep, terms);
+        const V e = exponential_beside_1(q, scale, FG_C(lowered), t, deep);
         const V c = terms == 1 ? v_neg(e) : v_fms(e, e, e);
         z = v_fma(g, r, v_fma(q, c, c)); /* q + c (1 + q), without the rounding of q */
     }
-    const tail small = {v_fma(high, z, high), k};
-    return small;
+    return v_fma(high, z, high);
 }
 
 /* w(t)/rate = t + cubic t^3 of the tanh form, rate = 2 sqrt(2/pi); to twice the precision. */
@@ -356,125 +368,164 @@ static FG_INLINE pair tanh_argument(V t)
     return v;
 }
 
-/* The exponential exp(-w(x)) as k, g and r, for what comes of it. */
-#define FG_TANH_EXPONENTIAL(x)                \
-    const pair u = tanh_argument(v_neg(x));   \
-    const V k = FG_EXPONENT(u.hi, gelu_tanh); \
-    const V n = v_sub(k, FG_C(shifter));      \
-    const V g = FG_REDUCED(u, n, gelu_tanh);  \
-    const V r = FG_EXPM1_OVER(g, gelu_tanh)
-#define FG_LINEAR_EXPONENTIAL(x, form)                                               \
-    const V u = v_neg(x);                                                            \
-    const V k = FG_EXPONENT(u, form);                                                \
-    const V n = v_sub(k, FG_C(shifter));                                             \
-    const V g = v_fnma(n, FG_C(form##_step_lo), v_fnma(n, FG_C(form##_step_hi), u)); \
-    const V r = FG_EXPM1_OVER(g, form)
+/* The exponential exp(-w(x)) as k and g, for what comes of it. */
+#define FG_TANH_EXPONENTIAL(x, shifter)                \
+    const pair u = tanh_argument(v_neg(x));            \
+    const V k = FG_EXPONENT(u.hi, gelu_tanh, shifter); \
+    const V n = v_sub(k, shifter);                     \
+    const V g = FG_REDUCED(u, n, gelu_tanh)
+#define FG_LINEAR_EXPONENTIAL(x, form, shifter) \
+    const V u = v_neg(x);                       \
+    const V k = FG_EXPONENT(u, form, shifter);  \
+    const V n = v_sub(k, shifter);              \
+    const V g = v_fnma(n, FG_C(form##_step_lo), v_fnma(n, FG_C(form##_step_hi), u))
+#define FG_GELU_TANH_EXPONENTIAL(x, shifter) FG_TANH_EXPONENTIAL(x, shifter)
+#define FG_GELU_SIGMOID_EXPONENTIAL(x, shifter) FG_LINEAR_EXPONENTIAL(x, gelu_sigmoid, shifter)
+#define FG_SILU_EXPONENTIAL(x, shifter) FG_LINEAR_EXPONENTIAL(x, silu, shifter)
 
 /* In float64 the formulas of gelu_sigmoid and silu are faster near 0 too: there are no tables. */
-#define FG_SIGMOID_VALUE(form, exponential)                                                \
-    static FG_INLINE V FG_NAME(form##_formula)(V x)                                        \
-    {                                                                                      \
-        exponential;                                                                       \
-        return times_sigmoid(x, k, g, r);                                                  \
-    }                                                                                      \
-    static FG_INLINE tail FG_NAME(form##_small)(V x, int terms)                            \
-    {                                                                                      \
-        exponential;                                                                       \
-        return small_side(x, k, g, r, FG_C(form##_deep), terms);                           \
-    }                                                                                      \
-    static FG_INLINE V FG_NAME(near_##form)(V x, int some)                                 \
-    {                                                                                      \
-        const V limit = FG_C(form##_near);                                                 \
-        return FG_NAME(fg_##form##_columns)                                                \
-                   ? FG_NAME(near_##form##_by_row)(x, FG_ROW_OF(x, form, some), some)      \
-                   : FG_NAME(form##_formula)(signed_clamped(x, limit, some));              \
-    }                                                                                      \
-    static FG_INLINE V FG_NAME(far_##form)(V x, int some)                                  \
-    {                                                                                      \
-        const V limit = FG_C(form##_limit);                                                \
-        const V t = clamped(v_abs(x), limit, some);                                        \
-        return finish_value(x, limit, FG_NAME(form##_small)(t, FG_TERMS(form)), some);     \
-    }                                                                                      \
-    static FG_INLINE V FG_NAME(deep_##form)(V x)                                           \
-    {                                                                                      \
-        return finish_value(x, FG_C(form##_limit), FG_NAME(form##_small)(v_abs(x), 0), 0); \
+#define FG_SIGMOID_VALUE(form, exponential)                                            \
+    static FG_INLINE V FG_NAME(form##_formula)(V x)                                    \
+    {                                                                                  \
+        exponential(x, FG_C(shifter));                                                 \
+        return times_sigmoid(x, k, g, FG_EXPM1_OVER(g, form));                         \
+    }                                                                                  \
+    static FG_INLINE V FG_NAME(near_##form)(V x, int some)                             \
+    {                                                                                  \
+        const V limit = FG_C(form##_near);                                             \
+        return FG_NAME(fg_##form##_columns)                                            \
+                   ? FG_NAME(near_##form##_by_row)(x, FG_ROW_OF(x, form, some), some)  \
+                   : FG_NAME(form##_formula)(signed_clamped(x, limit, some));          \
+    }                                                                                  \
+    static FG_INLINE begun FG_NAME(begin_##form)(V t)                                  \
+    {                                                                                  \
+        exponential(t, FG_C(raised));                                                  \
+        const begun s = {k, g, g, g};                                                  \
+        return s;                                                                      \
+    }                                                                                  \
+    static FG_INLINE V FG_NAME(end_##form)(V x, begun s, int terms, int some)          \
+    {                                                                                  \
+        const V limit = FG_C(form##_limit);                                            \
+        const V t = clamped(v_abs(x), limit, some);                                    \
+        const V r = FG_EXPM1_OVER(s.g, form);                                          \
+        const V p = small_side(t, s.k, s.g, r, FG_C(form##_deep), terms);              \
+        return finish_value(x, limit, p, some);                                        \
+    }                                                                                  \
+    static FG_INLINE V FG_NAME(far_##form)(V x, int some)                              \
+    {                                                                                  \
+        const V t = clamped(v_abs(x), FG_C(form##_limit), some);                       \
+        return FG_NAME(end_##form)(x, FG_NAME(begin_##form)(t), FG_TERMS(form), some); \
+    }                                                                                  \
+    static FG_INLINE V FG_NAME(deep_##form)(V x)                                       \
+    {                                                                                  \
+        return FG_NAME(end_##form)(x, FG_NAME(begin_##form)(v_abs(x)), 0, 0);          \
     }
-FG_SIGMOID_VALUE(gelu_tanh, FG_TANH_EXPONENTIAL(x))
-FG_SIGMOID_VALUE(gelu_sigmoid, FG_LINEAR_EXPONENTIAL(x, gelu_sigmoid))
-FG_SIGMOID_VALUE(silu, FG_LINEAR_EXPONENTIAL(x, silu))
+FG_SIGMOID_VALUE(gelu_tanh, FG_GELU_TANH_EXPONENTIAL)
+FG_SIGMOID_VALUE(gelu_sigmoid, FG_GELU_SIGMOID_EXPONENTIAL)
+FG_SIGMOID_VALUE(silu, FG_SILU_EXPONENTIAL)
 
 /* ---- slopes ----------------------------------------------------------------- */
 
-static FG_INLINE tail FG_NAME(gelu_tail)(V t, int terms)
+/* Of a slope, from where on its exponential is carried: raised, and for backward, whose slopes
+ * leave that range too, as it is. */
+static FG_INLINE begun FG_NAME(begin_gelu_slope)(V t, V shifter)
 {
-    (void)terms;
     const pair u = two_product(t, t);
-    const V offset = FG_C(gelu_grad_offset);
-    const V k = v_fma(v_add(u.hi, offset), FG_C(gelu_log2e), FG_C(gelu_grad_shifter));
-    const V n = v_sub(k, FG_C(gelu_grad_shifter));
+    const V offset = FG_C(gelu_grad_offset), halved = v_sub(shifter, FG_C(one)); /* 2^n / 2 */
+    const V k = v_fma(v_add(u.hi, offset), FG_C(gelu_log2e), halved);
+    const V n = v_sub(k, halved);
     const V g = v_add(v_add(v_fnma(n, FG_C(gelu_step_hi), u.hi), offset),
                       v_fnma(n, FG_C(gelu_step_lo), u.lo));
     const V u2 = v_mul(u.hi, u.hi);
     const V h =
         v_div(FG_POLYNOMIAL(u.hi, u2, gelu_grad_num), FG_POLYNOMIAL(u.hi, u2, gelu_grad_den));
-    const V z = v_fma(v_fma(g, h, g), FG_EXPM1_OVER(g, gelu), h);
-    const V high = v_mul(t, power_kept(k));
-    const tail p = {v_fma(high, z, high), k};
-    return p;
+    const begun s = {k, g, h, h};
+    return s;
+}
+
+static FG_INLINE V FG_NAME(end_gelu_slope)(V t, begun s, V scale, V unit, int terms)
+{
+    (void)terms;
+    (void)unit;
+    const V high = v_mul(t, scale);
+    return v_fma(high, joined(s.g, s.a), high);
 }
 
 /* The slopes of the sigmoid forms at -t, E = 2^n (1 + q), a a sum that exceeds 3. */
-static FG_INLINE tail sigmoid_tail(V t, V k, V q, pair a, V deep, int terms)
+static FG_INLINE V sigmoid_slope(V t, V scale, V unit, V q, pair a, V deep, int terms)
 {
-    const V scale = power_kept(k);
     V low = a.lo;
     if (terms) {
-        const V e = exponential_beside_1(q, scale, t, deep, terms);
+        const V e = exponential_beside_1(q, scale, unit, t, deep);
         const V s = v_add(e, FG_C(two));
         const V whole = v_fma(v_add(a.hi, a.lo), terms == 1 ? FG_C(two) : s, FG_C(one));
         const V lost = v_mul(e, whole);
         low = v_sub(low, terms == 1 ? lost : v_div(lost, v_fma(e, s, FG_C(one))));
     }
-    const tail p = {v_mul(v_add(a.hi, v_fma(a.hi, q, v_fma(low, q, low))), scale), k};
-    return p;
+    return v_mul(v_add(a.hi, v_fma(a.hi, q, v_fma(low, q, low))), scale);
+}
+#define FG_SIGMOID_SLOPE(form, a)                                                                  \
+    sigmoid_slope(t, scale, unit, v_mul(s.g, FG_EXPM1_OVER(s.g, form)), a, FG_C(form##_grad_deep), \
+                  terms)
+
+static FG_INLINE begun FG_NAME(begin_silu_slope)(V t, V shifter)
+{
+    FG_SILU_EXPONENTIAL(t, shifter);
+    const begun s = {k, g, g, g};
+    return s;
 }
 
-static FG_INLINE tail FG_NAME(silu_tail)(V t, int terms)
+static FG_INLINE V FG_NAME(end_silu_slope)(V t, begun s, V scale, V unit, int terms)
 {
-    FG_LINEAR_EXPONENTIAL(t, silu);
     const pair a = {v_sub(t, FG_C(one)), FG_C(zero)};
-    return sigmoid_tail(t, k, v_mul(g, r), a, FG_C(silu_grad_deep), terms);
+    return FG_SIGMOID_SLOPE(silu, a);
 }
 
-static FG_INLINE tail FG_NAME(gelu_sigmoid_tail)(V t, int terms)
+static FG_INLINE begun FG_NAME(begin_gelu_sigmoid_slope)(V t, V shifter)
 {
-    FG_LINEAR_EXPONENTIAL(t, gelu_sigmoid);
+    FG_GELU_SIGMOID_EXPONENTIAL(t, shifter);
     pair a = two_product(t, FG_C(gelu_sigmoid_rate_hi));
     a.hi = v_sub(a.hi, FG_C(one)); /* exact */
     a.lo = v_fma(t, FG_C(gelu_sigmoid_rate_lo), a.lo);
-    return sigmoid_tail(t, k, v_mul(g, r), a, FG_C(gelu_sigmoid_grad_deep), terms);
+    const begun s = {k, g, a.hi, a.lo};
+    return s;
 }
 
-static FG_INLINE tail FG_NAME(gelu_tanh_tail)(V t, int terms)
+static FG_INLINE V FG_NAME(end_gelu_sigmoid_slope)(V t, begun s, V scale, V unit, int terms)
 {
-    FG_TANH_EXPONENTIAL(t);
+    const pair a = {s.a, s.b};
+    return FG_SIGMOID_SLOPE(gelu_sigmoid, a);
+}
+
+static FG_INLINE begun FG_NAME(begin_gelu_tanh_slope)(V t, V shifter)
+{
+    FG_GELU_TANH_EXPONENTIAL(t, shifter);
     /* w'(t) = c + 3 b t^2: c has few bits, so that the rounding error of the sum is a number */
     const pair square = two_product(v_neg(t), v_neg(t)); /* as in u */
     const V c = FG_C(tanh_slope_hi), b = FG_C(tanh_curve_hi);
     pair slope;
     slope.hi = v_fma(b, square.hi, c);
     slope.lo = v_add(v_fms(b, square.hi, v_sub(slope.hi, c)), FG_C(tanh_slope_lo));
-    slope.lo = v_fma(FG_C(tanh_curve_lo), square.hi, v_fma(b, square.lo, slope.lo));
+    slope.lo = v_fma(b, square.lo, slope.lo);
+    if (FG_CAREFUL) /* in float32 b happens to be right to 30 bits */
+        slope.lo = v_fma(FG_C(tanh_curve_lo), square.hi, slope.lo);
     pair a = two_product(t, slope.hi);
     a.hi = v_sub(a.hi, FG_C(one));
     a.lo = v_fma(t, slope.lo, a.lo);
-    return sigmoid_tail(t, k, v_mul(g, r), a, FG_C(gelu_tanh_grad_deep), terms);
+    const begun s = {k, g, a.hi, a.lo};
+    return s;
 }
 
-static FG_INLINE V finish_slope(V x, V limit, tail r, int some)
+static FG_INLINE V FG_NAME(end_gelu_tanh_slope)(V t, begun s, V scale, V unit, int terms)
+{
+    const pair a = {s.a, s.b};
+    return FG_SIGMOID_SLOPE(gelu_tanh, a);
+}
+
+static FG_INLINE V finish_slope(V x, V limit, V p, int some)
 {
     const V base = v_select_negative(x, FG_C(minus_zero), FG_C(one));
-    const V y = v_fma(v_copysign(r.p, x), power_left(r.k), base);
+    const V y = v_fma(v_copysign(p, x), FG_C(lowered), base);
     return some ? unless_plain(v_abs(x), limit, y, plain_slope(x, limit)) : y;
 }
 
@@ -496,12 +547,12 @@ static FG_INLINE V plain_backward(V dy, V x, V limit)
 /* dy * slope. Slopes down to 2^-290 (2^-2140 in f64) count, since dy may be as large as
  * 2^128 (2^1024): what 2^n lacks goes with dy, in two normal factors. The slope at -inf is
  * -0, not just small: it makes NaN of an infinite dy. */
-static FG_INLINE V finish_backward(V dy, V x, V limit, tail r, int some)
+static FG_INLINE V finish_backward(V dy, V x, V limit, V p, V k, int some)
 {
-    const V k = at_least(r.k, FG_C(split));
-    const V k1 = at_least(r.k, FG_C(split_twice));
-    const V scaled_dy = product(product(dy, pow2_ratio(k1, k)), pow2_ratio(r.k, k1));
-    const V slope = v_select_negative(x, v_neg(r.p), v_add(FG_C(one), r.p));
+    const V k1 = at_least(k, FG_C(split_twice));
+    const V scaled_dy =
+        product(product(dy, pow2_ratio(k1, at_least(k, FG_C(split)))), pow2_ratio(k, k1));
+    const V slope = v_select_negative(x, v_neg(p), v_add(FG_C(one), p));
     const V y = product(v_select_negative(x, scaled_dy, dy), slope);
     return some ? unless_plain(v_abs(x), limit, y, plain_backward(dy, x, limit)) : y;
 }
@@ -517,34 +568,57 @@ FG_PLAIN_VALUE(gelu_tanh)
 FG_PLAIN_VALUE(gelu_sigmoid)
 FG_PLAIN_VALUE(silu)
 
-#define FG_SLOPE(form)                                                                       \
-    static FG_INLINE V FG_NAME(plain_##form##_grad)(V x)                                     \
-    {                                                                                        \
-        return plain_slope(x, FG_C(form##_limit));                                           \
-    }                                                                                        \
-    static FG_INLINE V FG_NAME(plain_##form##_backward)(V dy, V x)                           \
-    {                                                                                        \
-        return plain_backward(dy, x, FG_C(form##_backward_limit));                           \
-    }                                                                                        \
-    static FG_INLINE V FG_NAME(far_##form##_grad)(V x, int some)                             \
-    {                                                                                        \
-        const V limit = FG_C(form##_limit), t = clamped(v_abs(x), limit, some);              \
-        return finish_slope(x, limit, FG_NAME(form##_tail)(t, FG_TERMS(form##_grad)), some); \
-    }                                                                                        \
-    static FG_INLINE V FG_NAME(far_##form##_backward)(V dy, V x, int some)                   \
-    {                                                                                        \
-        const V limit = FG_C(form##_backward_limit), t = clamped(v_abs(x), limit, some);     \
-        return finish_backward(dy, x, limit, FG_NAME(form##_tail)(t, FG_TERMS(form##_grad)), \
-                               some);                                                        \
-    }                                                                                        \
-    static FG_INLINE V FG_NAME(deep_##form##_grad)(V x)                                      \
-    {                                                                                        \
-        return finish_slope(x, FG_C(form##_limit), FG_NAME(form##_tail)(v_abs(x), 0), 0);    \
-    }                                                                                        \
-    static FG_INLINE V FG_NAME(deep_##form##_backward)(V dy, V x)                            \
-    {                                                                                        \
-        const V limit = FG_C(form##_backward_limit);                                         \
-        return finish_backward(dy, x, limit, FG_NAME(form##_tail)(v_abs(x), 0), 0);          \
+#define FG_SLOPE(form)                                                                           \
+    static FG_INLINE V FG_NAME(plain_##form##_grad)(V x)                                         \
+    {                                                                                            \
+        return plain_slope(x, FG_C(form##_limit));                                               \
+    }                                                                                            \
+    static FG_INLINE V FG_NAME(plain_##form##_backward)(V dy, V x)                               \
+    {                                                                                            \
+        return plain_backward(dy, x, FG_C(form##_backward_limit));                               \
+    }                                                                                            \
+    static FG_INLINE begun FG_NAME(begin_##form##_grad)(V t)                                     \
+    {                                                                                            \
+        return FG_NAME(begin_##form##_slope)(t, FG_C(raised));                                   \
+    }                                                                                            \
+    static FG_INLINE begun FG_NAME(begin_##form##_backward)(V t)                                 \
+    {                                                                                            \
+        return FG_NAME(begin_##form##_slope)(t, FG_C(shifter));                                  \
+    }                                                                                            \
+    static FG_INLINE V FG_NAME(end_##form##_grad)(V x, begun s, int terms, int some)             \
+    {                                                                                            \
+        const V limit = FG_C(form##_limit), t = clamped(v_abs(x), limit, some);                  \
+        const V scale = pow2(s.k), unit = FG_C(lowered);                                         \
+        return finish_slope(x, limit, FG_NAME(end_##form##_slope)(t, s, scale, unit, terms),     \
+                            some);                                                               \
+    }                                                                                            \
+    static FG_INLINE V FG_NAME(end_##form##_backward)(V dy, V x, begun s, int terms, int some)   \
+    {                                                                                            \
+        const V limit = FG_C(form##_backward_limit), t = clamped(v_abs(x), limit, some);         \
+        const V scale = power_kept(s.k), unit = FG_C(one);                                       \
+        const V p = FG_NAME(end_##form##_slope)(t, s, scale, unit, terms);                       \
+        return finish_backward(dy, x, limit, p, s.k, some);                                      \
+    }                                                                                            \
+    static FG_INLINE V FG_NAME(far_##form##_grad)(V x, int some)                                 \
+    {                                                                                            \
+        const V t = clamped(v_abs(x), FG_C(form##_limit), some);                                 \
+        return FG_NAME(end_##form##_grad)(x, FG_NAME(begin_##form##_grad)(t),                    \
+                                          FG_TERMS(form##_grad), some);                          \
+    }                                                                                            \
+    static FG_INLINE V FG_NAME(far_##form##_backward)(V dy, V x, int some)                       \
+    {                                                                                            \
+        const V t = clamped(v_abs(x), FG_C(form##_backward_limit), some);                        \
+        return FG_NAME(end_##form##_backward)(dy, x, FG_NAME(begin_##form##_backward)(t),        \
+                                              FG_TERMS(form##_grad), some);                      \
+    }                                                                                            \
+    static FG_INLINE V FG_NAME(deep_##form##_grad)(V x)                                          \
+    {                                                                                            \
+        return FG_NAME(end_##form##_grad)(x, FG_NAME(begin_##form##_grad)(v_abs(x)), 0, 0);      \
+    }                                                                                            \
+    static FG_INLINE V FG_NAME(deep_##form##_backward)(V dy, V x)                                \
+    {                                                                                            \
+        return FG_NAME(end_##form##_backward)(dy, x, FG_NAME(begin_##form##_backward)(v_abs(x)), \
+                                              0, 0);                                             \
     }
 
 FG_SLOPE(gelu)

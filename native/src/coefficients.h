@@ -19,12 +19,24 @@ enum { fg_silu_rows_f32 = 8 };
 enum { fg_silu_columns_f32 = 8 };
 enum { fg_silu_grad_rows_f32 = 8 };
 enum { fg_silu_grad_columns_f32 = 9 };
+enum { fg_gelu_terms_f32 = 0 };
+enum { fg_gelu_grad_terms_f32 = 0 };
+enum { fg_gelu_backward_terms_f32 = 0 };
+enum { fg_gelu_tanh_terms_f32 = 1 };
+enum { fg_gelu_tanh_grad_terms_f32 = 1 };
+enum { fg_gelu_tanh_backward_terms_f32 = 1 };
+enum { fg_gelu_sigmoid_terms_f32 = 2 };
+enum { fg_gelu_sigmoid_grad_terms_f32 = 2 };
+enum { fg_gelu_sigmoid_backward_terms_f32 = 2 };
+enum { fg_silu_terms_f32 = 2 };
+enum { fg_silu_grad_terms_f32 = 2 };
+enum { fg_silu_backward_terms_f32 = 2 };
 /* f32 gelu_exp: relative error of the fit 2^-28.9 */
 /* f32 silu_exp: relative error of the fit 2^-28.9 */
 /* f32 gelu_sigmoid_exp: relative error of the fit 2^-28.9 */
 /* f32 gelu_tanh_exp: relative error of the fit 2^-28.9 */
-/* f32 gelu: relative error of the fit 2^-29.5 */
-/* f32 gelu_grad: relative error of the fit 2^-26.8 */
+/* f32 gelu: relative error of the fit 2^-25.4 */
+/* f32 gelu_grad: relative error of the fit 2^-25.8 */
 static const fg_f32 fg_two_f32 = 0x1.0000000000000p+1f;
 static const fg_f32 fg_minus_half_f32 = -0x1.0000000000000p-1f;
 static const fg_f32 fg_minus_zero_f32 = -0x0.0p+0f;
@@ -35,6 +47,8 @@ static const fg_f32 fg_round_f32 = 0x1.8000000000000p+23f;
 static const fg_f32 fg_shifter_f32 = 0x1.8000fe0000000p+23f;
 static const fg_f32 fg_split_f32 = 0x1.8000360000000p+23f;
 static const fg_f32 fg_split_twice_f32 = 0x1.7fff6e0000000p+23f;
+static const fg_f32 fg_raised_f32 = 0x1.80017e0000000p+23f;
+static const fg_f32 fg_lowered_f32 = 0x1.0000000000000p-64f;
 static const fg_f32 fg_largest_f32 = 0x1.fffffe0000000p+127f;
 static const fg_f32 fg_gelu_log2e_f32 = -0x1.7154760000000p-1f;
 static const fg_f32 fg_gelu_step_hi_f32 = -0x1.62e4300000000p+0f;
@@ -49,7 +63,6 @@ static const fg_f32 fg_gelu_tanh_log2e_f32 = 0x1.26aec20000000p+1f;
 static const fg_f32 fg_gelu_tanh_step_hi_f32 = 0x1.bcca540000000p-2f;
 static const fg_f32 fg_gelu_tanh_step_lo_f32 = 0x1.4fcb300000000p-27f;
 static const fg_f32 fg_gelu_scale_f32 = 0x1.9884540000000p-2f;
-static const fg_f32 fg_gelu_grad_shifter_f32 = 0x1.8000fc0000000p+23f;
 static const fg_f32 fg_gelu_grad_offset_f32 = 0x1.ce6bb00000000p-2f;
 static const fg_f32 fg_gelu_sigmoid_rate_hi_f32 = 0x1.b3b6460000000p+0f;
 static const fg_f32 fg_gelu_sigmoid_rate_lo_f32 = -0x1.78d4fe0000000p-26f;
@@ -82,15 +95,15 @@ static const fg_f32 fg_gelu_backward_deep_f32 = 0x1.0000000000000p+10f;
 static const fg_f32 fg_gelu_tanh_end_f32 = 0x1.6221d00000000p+3f;
 static const fg_f32 fg_gelu_tanh_far_f32 = 0x1.f000000000000p+1f;
 static const fg_f32 fg_gelu_tanh_near_f32 = 0x1.effffe0000000p+1f;
-static const fg_f32 fg_gelu_tanh_deep_f32 = 0x1.0000000000000p+10f;
+static const fg_f32 fg_gelu_tanh_deep_f32 = 0x1.42fc7e0000000p+2f;
 static const fg_f32 fg_gelu_tanh_grad_end_f32 = 0x1.6221d00000000p+3f;
 static const fg_f32 fg_gelu_tanh_grad_far_f32 = 0x1.0000000000000p+2f;
 static const fg_f32 fg_gelu_tanh_grad_near_f32 = 0x1.fffffe0000000p+1f;
-static const fg_f32 fg_gelu_tanh_grad_deep_f32 = 0x1.0000000000000p+10f;
+static const fg_f32 fg_gelu_tanh_grad_deep_f32 = 0x1.4709c80000000p+2f;
 static const fg_f32 fg_gelu_tanh_backward_end_f32 = 0x1.b4abd00000000p+3f;
 static const fg_f32 fg_gelu_tanh_backward_far_f32 = 0x1.0000000000000p+2f;
 static const fg_f32 fg_gelu_tanh_backward_near_f32 = 0x1.fffffe0000000p+1f;
-static const fg_f32 fg_gelu_tanh_backward_deep_f32 = 0x1.0000000000000p+10f;
+static const fg_f32 fg_gelu_tanh_backward_deep_f32 = 0x1.4709c80000000p+2f;
 static const fg_f32 fg_gelu_sigmoid_end_f32 = 0x1.0cc9b80000000p+6f;
 static const fg_f32 fg_gelu_sigmoid_far_f32 = 0x1.e000000000000p+1f;
 static const fg_f32 fg_gelu_sigmoid_near_f32 = 0x1.dffffe0000000p+1f;
@@ -156,25 +169,23 @@ static const fg_f32 fg_gelu_tanh_exp_f32[] = {
     0x1.7686920000000p-6f,
 };
 static const fg_f32 fg_gelu_num_f32[] = {
-    -0x1.2219440000000p-1f,
-    -0x1.7f52720000000p-3f,
-    -0x1.312dee0000000p-7f,
+    -0x1.0e05440000000p-1f,
+    -0x1.ad15c60000000p-4f,
+    -0x1.ec80900000000p-26f,
 };
 static const fg_f32 fg_gelu_den_f32[] = {
     0x1.0000000000000p+0f,
-    0x1.123f660000000p+0f,
-    0x1.b892bc0000000p-3f,
-    0x1.312cfc0000000p-7f,
+    0x1.ae725e0000000p-1f,
+    0x1.ad1edc0000000p-4f,
 };
 static const fg_f32 fg_gelu_grad_num_f32[] = {
-    -0x1.01647c0000000p+1f,
-    -0x1.0fdc6c0000000p-1f,
-    -0x1.fb101a0000000p-26f,
+    -0x1.f82b7a0000000p+0f,
+    -0x1.015ed40000000p-1f,
 };
 static const fg_f32 fg_gelu_grad_den_f32[] = {
     0x1.0000000000000p+0f,
-    0x1.453a1a0000000p+1f,
-    0x1.0fdd8c0000000p-1f,
+    0x1.3c5da80000000p+1f,
+    0x1.015ef00000000p-1f,
 };
 static const fg_f32 fg_gelu_table_f32[] = {
     0x0.0p+0f, 0x1.a383280000000p-2f, 0x1.30d4c60000000p+0f, 0x1.bba6c40000000p+0f,
@@ -349,12 +360,24 @@ enum { fg_silu_rows_f64 = 1 };
 enum { fg_silu_columns_f64 = 0 };
 enum { fg_silu_grad_rows_f64 = 512 };
 enum { fg_silu_grad_columns_f64 = 6 };
+enum { fg_gelu_terms_f64 = 0 };
+enum { fg_gelu_grad_terms_f64 = 0 };
+enum { fg_gelu_backward_terms_f64 = 0 };
+enum { fg_gelu_tanh_terms_f64 = 2 };
+enum { fg_gelu_tanh_grad_terms_f64 = 2 };
+enum { fg_gelu_tanh_backward_terms_f64 = 2 };
+enum { fg_gelu_sigmoid_terms_f64 = 1 };
+enum { fg_gelu_sigmoid_grad_terms_f64 = 2 };
+enum { fg_gelu_sigmoid_backward_terms_f64 = 2 };
+enum { fg_silu_terms_f64 = 1 };
+enum { fg_silu_grad_terms_f64 = 2 };
+enum { fg_silu_backward_terms_f64 = 2 };
 /* f64 gelu_exp: relative error of the fit 2^-58.0 */
 /* f64 silu_exp: relative error of the fit 2^-58.0 */
 /* f64 gelu_sigmoid_exp: relative error of the fit 2^-58.0 */
 /* f64 gelu_tanh_exp: relative error of the fit 2^-58.0 */
 /* f64 gelu: relative error of the fit 2^-57.4 */
-/* f64 gelu_grad: relative error of the fit 2^-62.3 */
+/* f64 gelu_grad: relative error of the fit 2^-56.7 */
 static const fg_f64 fg_two_f64 = 0x1.0000000000000p+1;
 static const fg_f64 fg_minus_half_f64 = -0x1.0000000000000p-1;
 static const fg_f64 fg_minus_zero_f64 = -0x0.0p+0;
@@ -365,6 +388,8 @@ static const fg_f64 fg_round_f64 = 0x1.8000000000000p+52;
 static const fg_f64 fg_shifter_f64 = 0x1.80000000003ffp+52;
 static const fg_f64 fg_split_f64 = 0x1.800000000007bp+52;
 static const fg_f64 fg_split_twice_f64 = 0x1.7fffffffffcf7p+52;
+static const fg_f64 fg_raised_f64 = 0x1.80000000005ffp+52;
+static const fg_f64 fg_lowered_f64 = 0x1.0000000000000p-512;
 static const fg_f64 fg_largest_f64 = 0x1.fffffffffffffp+1023;
 static const fg_f64 fg_gelu_log2e_f64 = -0x1.71547652b82fep-1;
 static const fg_f64 fg_gelu_step_hi_f64 = -0x1.62e42fefa39efp+0;
@@ -379,7 +404,6 @@ static const fg_f64 fg_gelu_tanh_log2e_f64 = 0x1.26aec21bce759p+1;
 static const fg_f64 fg_gelu_tanh_step_hi_f64 = 0x1.bcca54a7e5982p-2;
 static const fg_f64 fg_gelu_tanh_step_lo_f64 = -0x1.7d07cb278184cp-56;
 static const fg_f64 fg_gelu_scale_f64 = 0x1.9884533d43651p-2;
-static const fg_f64 fg_gelu_grad_shifter_f64 = 0x1.80000000003fep+52;
 static const fg_f64 fg_gelu_grad_offset_f64 = 0x1.ce6bb25aa1314p-2;
 static const fg_f64 fg_gelu_sigmoid_rate_hi_f64 = 0x1.b3b645a1cac08p+0;
 static const fg_f64 fg_gelu_sigmoid_rate_lo_f64 = 0x1.89374bc6a7efap-55;
@@ -523,22 +547,21 @@ static const fg_f64 fg_gelu_den_f64[] = {
     0x1.821e807ddb062p-15,
 };
 static const fg_f64 fg_gelu_grad_num_f64[] = {
-    -0x1.19214cac0efbfp+2,
-    -0x1.00195da38f8f9p+3,
-    -0x1.ccd8caef907e1p+1,
-    -0x1.2f1195109d282p-1,
-    -0x1.3b8dda3c4e935p-5,
-    -0x1.b3bc6a5157a10p-11,
-    -0x1.8a27b0f8d73d0p-65,
+    -0x1.fc4c8427e8383p+1,
+    -0x1.751e4867b832cp+2,
+    -0x1.069bcdb2c9ab3p+1,
+    -0x1.00bc407f63b72p-2,
+    -0x1.69b4cea45d810p-7,
+    -0x1.1189e02a13dafp-13,
 };
 static const fg_f64 fg_gelu_grad_den_f64[] = {
     0x1.0000000000000p+0,
-    0x1.1b3834255eb30p+3,
-    0x1.57c916a4302b4p+3,
-    0x1.07e88b917dd76p+2,
-    0x1.41f0947f3df82p-1,
-    0x1.425ccbe593cd8p-5,
-    0x1.b3bc6a5157a1fp-11,
+    0x1.debca357aee07p+2,
+    0x1.dec709e956065p+2,
+    0x1.240aa9b5d6587p+1,
+    0x1.0bc5847c4fb83p-2,
+    0x1.6dfaf62508f05p-7,
+    0x1.1189e02a13a74p-13,
 };
 static const fg_f64 fg_gelu_table_f64[] = {
     0x0.0p+0, -0x1.46d3fa3f0330ep-7, 0x1.6d63f22827ef1p-29, 0x1.1058377d9d10ap-4,

@@ -103,6 +103,22 @@ FG_WAY(f64)
     FG_EACH_VECTOR(f32, some, FG_UPSTREAM(f32); \
                    FG_STORE(f32, dx, near_##name##_f32(upstream, value, 0)))
 
+/* The formula of a value, which is x/2 where all are tiny: a division with a subnormal operand takes
+ * some processors twice the time of another. */
+static FG_INLINE int all_tiny_f64(size_t n, const fg_f64 *x)
+{
+    for (size_t i = 0; i < n; i += FG_LANES_f64)
+        if (i_any_above_f64(magnitude_f64(x + i), 0x1p-60))
+            return 0;
+    return 1;
+}
+#define FG_FORMULA_1_f64(name)                                                                  \
+    if (all_tiny_f64(some, x)) {                                                                \
+        FG_EACH_VECTOR(f64, some, FG_STORE(f64, y, product_f64(value, v_set_f64(fg_half_f64)))) \
+    } else {                                                                                    \
+        FG_EACH_VECTOR(f64, some, FG_STORE(f64, y, near_##name##_f64(value, 0)))                \
+    }
+
 #if FG_ROWS_FIRST
 /* Where the rows of a table are is found first, for FG_ROWS elements: the way of a number from a
  * vector to an address takes long, and in one loop all that follows would wait for it. */
@@ -150,17 +166,51 @@ FG_ROWS_OF(silu_backward, silu_grad)
     if (has_rows_##name) {                                                          \
         FG_BY_ROWS(name, FG_STORE(f64, y, near_##name##_by_row_f64(value, row, 0))) \
     } else {                                                                        \
-        FG_EACH_VECTOR(f64, some, FG_STORE(f64, y, near_##name##_f64(value, 0)))    \
+        FG_FORMULA_1_f64(name)                                                      \
     }
 #define FG_NEAR_2_f64(name)            \
     FG_BY_ROWS(name, FG_UPSTREAM(f64); \
                FG_STORE(f64, dx, near_##name##_by_row_f64(upstream, value, row, 0)))
 #else
-#define FG_NEAR_1_f64(name) FG_EACH_VECTOR(f64, some, FG_STORE(f64, y, near_##name##_f64(value, 0)))
+#define FG_NEAR_1_f64(name)                                                      \
+    if (fg_##name##_columns_f64) {                                               \
+        FG_EACH_VECTOR(f64, some, FG_STORE(f64, y, near_##name##_f64(value, 0))) \
+    } else {                                                                     \
+        FG_FORMULA_1_f64(name)                                                   \
+    }
 #define FG_NEAR_2_f64(name)                     \
     FG_EACH_VECTOR(f64, some, FG_UPSTREAM(f64); \
                    FG_STORE(f64, dx, near_##name##_f64(upstream, value, 0)))
 #endif
+
+/* The far ways in two loops, begin_ and end_: as one, its chain of operations would be so long that
+ * the processor sees too few of them at a time. */
+enum { FG_STAGED_f32 = 256, FG_STAGED_f64 = 256 };
+#define FG_FAR(name, dtype, body)                                                               \
+    for (size_t at = 0; at < some; at += FG_STAGED_##dtype) {                                   \
+        FG_ALIGNED fg_##dtype k[FG_STAGED_##dtype], g[FG_STAGED_##dtype], a[FG_STAGED_##dtype], \
+            b[FG_STAGED_##dtype];                                                               \
+        const size_t part = some - at < FG_STAGED_##dtype ? some - at : FG_STAGED_##dtype;      \
+        for (size_t i = 0; i < part; i += LANES) {                                              \
+            const begun_##dtype s =                                                             \
+                begin_##name##_##dtype(v_abs_##dtype(v_load_##dtype(x + at + i)));              \
+            v_store_##dtype(k + i, s.k);                                                        \
+            v_store_##dtype(g + i, s.g);                                                        \
+            v_store_##dtype(a + i, s.a);                                                        \
+            v_store_##dtype(b + i, s.b);                                                        \
+        }                                                                                       \
+        for (size_t j = at, i = 0; i < part; i += LANES, j += LANES) {                          \
+            const V_##dtype value = v_load_##dtype(x + j);                                      \
+            const begun_##dtype s = {v_load_##dtype(k + i), v_load_##dtype(g + i),              \
+                                     v_load_##dtype(a + i), v_load_##dtype(b + i)};             \
+            body;                                                                               \
+        }                                                                                       \
+    }
+#define FG_FAR_1(name, dtype, terms) \
+    FG_FAR(name, dtype, FG_STORE(dtype, y, end_##name##_##dtype(value, s, terms, 0)))
+#define FG_FAR_2(name, dtype, terms)        \
+    FG_FAR(name, dtype, FG_UPSTREAM(dtype); \
+           FG_STORE(dtype, dx, end_##name##_##dtype(upstream, value, s, terms, 0)))
 
 /* The last few elements go by way of a small buffer, as a last round. */
 #define FG_LOOP_1(run, name, dtype)                                                              \
@@ -183,9 +233,9 @@ FG_ROWS_OF(silu_backward, silu_grad)
             if (way == FG_NEAR) {                                                                \
                 FG_NEAR_1_##dtype(name)                                                          \
             } else if (way == FG_FAR) {                                                          \
-                FG_EACH_VECTOR(dtype, some, FG_STORE(dtype, y, far_##name##_##dtype(value, 0)))  \
+                FG_FAR_1(name, dtype, fg_##name##_terms_##dtype)                                 \
             } else if (fg_##name##_deep_##dtype < fg_##name##_end_##dtype && way == FG_DEEP) {   \
-                FG_EACH_VECTOR(dtype, some, FG_STORE(dtype, y, deep_##name##_##dtype(value)))    \
+                FG_FAR_1(name, dtype, 0)                                                         \
             } else if (way == FG_PLAIN) {                                                        \
                 FG_EACH_VECTOR(dtype, some, FG_STORE(dtype, y, plain_##name##_##dtype(value)))   \
             } else {                                                                             \
@@ -234,11 +284,9 @@ FG_ROWS_OF(silu_backward, silu_grad)
             if (way == FG_NEAR) {                                                                 \
                 FG_NEAR_2_##dtype(name)                                                           \
             } else if (way == FG_FAR) {                                                           \
-                FG_EACH_VECTOR(dtype, some, FG_UPSTREAM(dtype);                                   \
-                               FG_STORE(dtype, dx, far_##name##_##dtype(upstream, value, 0)))     \
+                FG_FAR_2(name, dtype, fg_##name##_terms_##dtype)                                  \
             } else if (fg_##name##_deep_##dtype < fg_##name##_end_##dtype && way == FG_DEEP) {    \
-                FG_EACH_VECTOR(dtype, some, FG_UPSTREAM(dtype);                                   \
-                               FG_STORE(dtype, dx, deep_##name##_##dtype(upstream, value)))       \
+                FG_FAR_2(name, dtype, 0)                                                          \
             } else if (way == FG_PLAIN) {                                                         \
                 FG_EACH_VECTOR(dtype, some, FG_UPSTREAM(dtype);                                   \
                                FG_STORE(dtype, dx, plain_##name##_##dtype(upstream, value)))      \

@@ -296,7 +296,7 @@ static FG_INLINE J_f64 j_sub_f64(J_f64 a, J_f64 b)
 }
 static FG_INLINE J_f64 j_max_f64(J_f64 a, J_f64 b)
 {
-    return _mm256_blendv_epi8(b, a, _mm256_cmpgt_epi64(a, b));
+    return _mm256_castpd_si256(_mm256_max_pd(_mm256_castsi256_pd(a), _mm256_castsi256_pd(b)));
 }
 static FG_INLINE J_f64 j_min_f64(J_f64 a, J_f64 b)
 {

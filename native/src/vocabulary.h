@@ -21,7 +21,8 @@
  *   v_copysign(a, s)                      magnitude of a, sign of s
  *   v_select_infinite(s, a, b)            a where s is infinite, else b
  *   v_bits(a) v_real(i)                   the same bits as integers, as reals
- *   i_add i_sub i_max i_min               modulo 2^32 or 2^64; signed order
+ *   i_add i_sub i_min                     modulo 2^32 or 2^64; signed order
+ *   i_max                                 likewise, of the bits of positive numbers
  *   i_least(i, j) i_most(i, j)            like i_min and i_max for what follows, maybe faster
  *   i_all_above(i, c) i_any_above(i, c)   an int: whether every lane, any lane exceeds the bits
  *                                         of the real c; where that is close, the answers may
@@ -98,7 +99,7 @@
 
 /* types and functions of algorithms.h */
 #define pair FG_NAME(pair)
-#define tail FG_NAME(tail)
+#define begun FG_NAME(begun)
 #define polynomial FG_NAME(polynomial)
 #define two_product FG_NAME(two_product)
 #define pow2 FG_NAME(pow2)
@@ -119,9 +120,9 @@
 #define product FG_NAME(product)
 #define power_kept FG_NAME(power_kept)
 #define exponential_beside_1 FG_NAME(exponential_beside_1)
-#define power_left FG_NAME(power_left)
 #define finish_value FG_NAME(finish_value)
-#define sigmoid_tail FG_NAME(sigmoid_tail)
+#define sigmoid_slope FG_NAME(sigmoid_slope)
+#define joined FG_NAME(joined)
 #define finish_slope FG_NAME(finish_slope)
 #define finish_backward FG_NAME(finish_backward)
 

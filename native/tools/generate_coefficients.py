@@ -51,8 +51,8 @@ F64 = Format("f64", 53, 1023, "")
 # degrees by format, the smallest whose error stays well inside a quarter ULP
 DEGREES = {
     "exp": {"f32": 5, "f64": 10},
-    "gelu": {"f32": (2, 3), "f64": (5, 6)},
-    "gelu_grad": {"f32": (2, 2), "f64": (6, 6)},
+    "gelu": {"f32": (2, 2), "f64": (5, 6)},
+    "gelu_grad": {"f32": (1, 2), "f64": (5, 6)},
 }
 
 # The near way (tables.py): where it ends, as far as the error stays well below 2 ULP; the degree
@@ -148,6 +148,28 @@ def zeros():
     return z
 
 
+def deep_bits(fmt, form, kind):
+    """E counts as 0 below 2^-bits: a quarter of the last place of what it is added to.
+
+    In float32 that of gelu_tanh does so from half the last place on, where there is room, since the
+    terms of E are a quarter of its time and all of the deep tail goes without them so.
+    """
+    if form == "gelu_tanh" and fmt.name == "f32":
+        return "25.5" if kind else "24.85"
+    return fmt.precision + 3
+
+
+def terms(fmt):
+    """How many powers of E matter beside 1 where the far way begins, by function."""
+    lim = limits(fmt)
+    out = {"gelu": 0, "gelu_grad": 0, "gelu_backward": 0}
+    for form, (w, _) in exponents().items():
+        for kind in ("", "_grad", "_backward"):
+            power = w(lim[f"{form}{kind}_far"]) / mp.log(2)  # E = 2^-power there
+            out[form + kind] = 1 if 2 * power > fmt.precision + 3 else 2
+    return out
+
+
 def limits(fmt):
     """Where the exponential reaches 2^-bits, by form.
 
@@ -180,11 +202,10 @@ def limits(fmt):
                 )
             out[f"{form}{kind}_far"] = far
             out[f"{form}{kind}_near"] = far * (1 - mp.mpf(2) ** -fmt.precision)
-            # E is below a quarter of the last place of what it is added to
-            small, w = (fmt.precision + 3) * mp.log(2), exponents().get(form, [None])[0]
-            if form == "gelu" or (form == "gelu_tanh" and fmt.name == "f32"):  # nowhere
+            if form == "gelu":  # nowhere
                 out[f"{form}{kind}_deep"] = mp.mpf(1024)
             else:
+                small, w = mp.mpf(deep_bits(fmt, form, kind)) * mp.log(2), exponents()[form][0]
                 out[f"{form}{kind}_deep"] = solve(
                     lambda t, w=w, a=small: w(t) - a, 4 if form == "gelu_tanh" else small
                 )
@@ -253,6 +274,8 @@ def constants(fmt):
     shifter = c["round"] + fmt.emax
     split = fmt.split
     c["shifter"], c["split"], c["split_twice"] = shifter, shifter - split, shifter - 2 * split
+    up = 64 if fmt.precision == 24 else 512  # far from either end of the exponents
+    c["raised"], c["lowered"] = shifter + up, mp.mpf(2) ** -up
 
     def pair(name, value):
         c[name + "_hi"] = fmt.round(value)
@@ -264,7 +287,7 @@ def constants(fmt):
         c[f"{form}_log2e"] = 1 / step
         pair(f"{form}_step", step)
     c["gelu_scale"] = 1 / mp.sqrt(2 * mp.pi)
-    c["gelu_grad_shifter"], c["gelu_grad_offset"] = shifter - 1, gelu_grad_offset(fmt)
+    c["gelu_grad_offset"] = gelu_grad_offset(fmt)
     pair("gelu_sigmoid_rate", C)
     pair("tanh_cubic", B / A)
     c["tanh_slope_hi"] = fmt.round(A, fmt.precision // 2)
@@ -290,6 +313,9 @@ def render_format(fmt):
             c.append(f"enum {{ fg_{function}_{what}_{name} = {count} }};")
             py.append(f"{function.upper()}_{what.upper()}_{upper} = {count}")
         polys[f"{function}_table"] = values
+    for function, count in terms(fmt).items():
+        c.append(f"enum {{ fg_{function}_terms_{name} = {count} }};")
+        py.append(f"{function.upper()}_TERMS_{upper} = {count}")
     for fit, error in errors.items():
         c.append(f"/* {name} {fit}: relative error of the fit 2^{float(mp.log(error, 2)):.1f} */")
     for constant, value in single.items():
