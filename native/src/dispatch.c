@@ -93,6 +93,11 @@ static const fg_table *table(void)
     return t ? t : choose();
 }
 
+const fg_table *fg_current_table(void)
+{
+    return table();
+}
+
 /* The prototypes in fastgelu.h are checked against the registry here. */
 #define FG_CALL_1(slot) table()->slot(n, x, y)
 #define FG_CALL_2(slot) table()->slot(n, dy, x, dx)

@@ -398,6 +398,7 @@ static FG_INLINE int near_16(size_t n, const uint16_t *x, uint16_t far)
 
 #include "fused.h"
 #include "kernels_grad2.h"
+#include "strides.h"
 
 #define FG_STRING_(name) #name
 #define FG_STRING(name) FG_STRING_(name)
@@ -406,6 +407,8 @@ static FG_INLINE int near_16(size_t n, const uint16_t *x, uint16_t far)
 
 const fg_table FG_TABLE(FG_TARGET_NAME) = {
     FG_STRING(FG_TARGET_NAME),
+    pack,
+    spread,
 #define FG_FUNCTION(name, dtype, inputs, max_ulp) loop_##name##_##dtype, stream_##name##_##dtype,
 #define FG_FUSED(name, dtype, shape, form) loop_##name##_##dtype, stream_##name##_##dtype,
 #include "functions.def"
