@@ -7,67 +7,75 @@
 #ifndef FG_STRIDES_H
 #define FG_STRIDES_H
 
-/* Four elements a round in the other loops, all loaded before one is stored: stores in a row reach
- * the cache in pairs. */
-#define FG_STRIDES(type)                                                                           \
-    static void pack_##type(size_t n, const char *restrict from, ptrdiff_t step,                   \
-                            char *restrict to)                                                     \
-    {                                                                                              \
-        enum { SIZE = sizeof(type) };                                                              \
-        size_t i = 0;                                                                              \
-        if (step == 2 * SIZE) {                                                                    \
-            for (; i < n; i++)                                                                     \
-                memcpy(to + i * SIZE, from + i * 2 * SIZE, SIZE);                                  \
-        } else if (step == -SIZE) {                                                                \
-            for (; i < n; i++)                                                                     \
-                memcpy(to + i * SIZE, from - i * SIZE, SIZE);                                      \
-        } else {                                                                                   \
-            for (; i + 4 <= n; i += 4, from += 4 * step) {                                         \
-                type four[4];                                                                      \
-                memcpy(four, from, SIZE);                                                          \
-                memcpy(four + 1, from + step, SIZE);                                               \
-                memcpy(four + 2, from + 2 * step, SIZE);                                           \
-                memcpy(four + 3, from + 3 * step, SIZE);                                           \
-                memcpy(to + i * SIZE, four, 4 * SIZE);                                             \
-            }                                                                                      \
-            for (; i < n; i++, from += step)                                                       \
-                memcpy(to + i * SIZE, from, SIZE);                                                 \
-        }                                                                                          \
-    }                                                                                              \
-    static void spread_##type(size_t n, const char *from, char *to, ptrdiff_t step)                \
-    {                                                                                              \
-        enum { SIZE = sizeof(type) };                                                              \
-        size_t i = 0;                                                                              \
-        if (step == 2 * SIZE)                                                                      \
-            i = spread_2_##type(n, from, to);                                                      \
-        else if (step == -SIZE) {                                                                  \
-            pack_##type(n, from + (n - 1) * SIZE, -SIZE, to - (n - 1) * SIZE);                     \
-            return;                                                                                \
-        }                                                                                          \
-        for (to += (ptrdiff_t)i * step; i + 4 <= n; i += 4, to += 4 * step) {                      \
-            type four[4];                                                                          \
-            memcpy(four, from + i * SIZE, 4 * SIZE);                                               \
-            memcpy(to, four, SIZE);                                                                \
-            memcpy(to + step, four + 1, SIZE);                                                     \
-            memcpy(to + 2 * step, four + 2, SIZE);                                                 \
-            memcpy(to + 3 * step, four + 3, SIZE);                                                 \
-        }                                                                                          \
-        for (; i < n; i++, to += step)                                                             \
-            memcpy(to, from + i * SIZE, SIZE);                                                     \
-    }
-
 #ifndef FG_SPREAD_2 /* by a target's own instructions: how many of n were stored, 2 sizes apart */
-#define FG_SPREAD_2(type)                                                        \
+#define FG_SPREAD_2(type)                                                         \
     static FG_INLINE size_t spread_2_##type(size_t n, const char *from, char *to) \
-    {                                                                            \
-        (void)n, (void)from, (void)to;                                           \
-        return 0;                                                                \
+    {                                                                             \
+        (void)n, (void)from, (void)to;                                            \
+        return 0;                                                                 \
     }
 FG_SPREAD_2(uint16_t)
 FG_SPREAD_2(uint32_t)
 FG_SPREAD_2(uint64_t)
 #endif
 
+/* Loops over restrict pointers, which become shuffles; i is unsigned, or gcc 12 makes none of 16
+ * bits. */
+#define FG_SHUFFLED(type, name, place)                                                          \
+    static FG_SINGLE void name##_##type(size_t n, const char *restrict from, char *restrict to) \
+    {                                                                                           \
+        for (size_t i = 0; i < n; i++)                                                          \
+            memcpy(to + i * sizeof(type), place, sizeof(type));                                 \
+    }
+
+/* Any steps: four elements a round, all loaded before one is stored, since stores in a row reach
+ * the cache in pairs. One by one, or compilers take an array of four by way of memory. */
+#define FG_ANY_STEPS(type)                                                                       \
+    static FG_INLINE void move_##type(size_t n, const char *from, ptrdiff_t from_step, char *to, \
+                                      ptrdiff_t to_step)                                         \
+    {                                                                                            \
+        type a, b, c, d;                                                                         \
+        for (; n >= 4; n -= 4) {                                                                 \
+            memcpy(&a, from, sizeof a);                                                          \
+            memcpy(&b, from + from_step, sizeof b);                                              \
+            memcpy(&c, from + 2 * from_step, sizeof c);                                          \
+            memcpy(&d, from + 3 * from_step, sizeof d);                                          \
+            memcpy(to, &a, sizeof a);                                                            \
+            memcpy(to + to_step, &b, sizeof b);                                                  \
+            memcpy(to + 2 * to_step, &c, sizeof c);                                              \
+            memcpy(to + 3 * to_step, &d, sizeof d);                                              \
+            from += 4 * from_step;                                                               \
+            to += 4 * to_step;                                                                   \
+        }                                                                                        \
+        for (; n; n--, from += from_step, to += to_step)                                         \
+            memcpy(to, from, sizeof(type));                                                      \
+    }
+
+#define FG_STRIDES(type)                                                                        \
+    FG_SHUFFLED(type, second, from + i * 2 * sizeof(type))                                      \
+    FG_SHUFFLED(type, backwards, from - i * sizeof(type))                                       \
+    FG_ANY_STEPS(type)                                                                          \
+    static void pack_##type(size_t n, const char *from, ptrdiff_t step, char *to)               \
+    {                                                                                           \
+        enum { SIZE = sizeof(type) };                                                           \
+        if (step == 2 * SIZE)                                                                   \
+            second_##type(n, from, to);                                                         \
+        else if (step == -SIZE)                                                                 \
+            backwards_##type(n, from, to);                                                      \
+        else                                                                                    \
+            move_##type(n, from, step, to, SIZE);                                               \
+    }                                                                                           \
+    static void spread_##type(size_t n, const char *from, char *to, ptrdiff_t step)             \
+    {                                                                                           \
+        enum { SIZE = sizeof(type) };                                                           \
+        if (step == -SIZE) {                                                                    \
+            const size_t last = (n - 1) * SIZE;                                                 \
+            backwards_##type(n, from + last, to - last);                                        \
+        } else {                                                                                \
+            const size_t done = step == 2 * SIZE ? spread_2_##type(n, from, to) : 0;            \
+            move_##type(n - done, from + done * SIZE, SIZE, to + (ptrdiff_t)done * step, step); \
+        }                                                                                       \
+    }
 FG_STRIDES(uint16_t)
 FG_STRIDES(uint32_t)
 FG_STRIDES(uint64_t)

@@ -404,6 +404,29 @@ static FG_INLINE void u_narrow(float *p, U_f64 a)
     _mm256_storeu_ps(p, _mm512_cvtpd_ps(a));
 }
 
+/* ---- every second element: strides.h ------------------------------------- */
+
+#ifndef FG_SIMDE /* its masked stores may write what lies between */
+#define FG_SPREAD_2(type, lanes, bits, widened, mask)                                         \
+    static FG_INLINE size_t spread_2_##type(size_t n, const char *from, char *to)             \
+    {                                                                                         \
+        size_t i = 0;                                                                         \
+        for (; i + lanes <= n; i += lanes) {                                                  \
+            const __m256i packed = _mm256_loadu_si256((const void *)(from + i * (bits / 8))); \
+            _mm512_mask_storeu_epi##bits(to + 2 * i * (bits / 8), mask, widened(packed));     \
+        }                                                                                     \
+        return i;                                                                             \
+    }
+static FG_INLINE __m512i apart_64(__m256i packed)
+{
+    const __m512i pairs = _mm512_setr_epi64(0, 0, 1, 1, 2, 2, 3, 3);
+    return _mm512_permutexvar_epi64(pairs, _mm512_castsi256_si512(packed));
+}
+FG_SPREAD_2(uint16_t, 16, 16, _mm512_cvtepu16_epi32, 0x55555555)
+FG_SPREAD_2(uint32_t, 8, 32, _mm512_cvtepu32_epi64, 0x5555)
+FG_SPREAD_2(uint64_t, 4, 64, apart_64, 0x55)
+#endif
+
 #include "interleave.h"
 #include "kernels.h"
 
