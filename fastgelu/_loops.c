@@ -249,8 +249,11 @@ void fg_float_loop(char **args, npy_intp const *dimensions, npy_intp const *step
 {
     const fastgelu_function *f = data;
     const npy_intp n = dimensions[0], size = item_size(f);
+    const ptrdiff_t packed[MOST_OPERANDS] = {size, size, size, size, size};
     const fg_overlap worst = n > 1 ? worst_overlap(f, args, n, steps, size) : APART;
-    if (worst == ENTWINED || n == 1) /* steps mean nothing for one element */
+    if (n == 1)
+        fastgelu_strided(f, 1, args, packed); /* steps mean nothing for one element */
+    else if (worst == ENTWINED)
         one_by_one(f, size, args, n, steps);
     else if (worst == AHEAD)
         staged(f, size == 2 ? fetch_f16 : size == 4 ? fetch_f32 : fetch_f64, size, args, n, steps);

@@ -162,17 +162,39 @@ FG_ROWS_OF(silu_backward, silu_grad)
                    FG_STORE(f64, dx, near_##name##_f64(upstream, value, 0)))
 #endif
 
-/* The last few elements go by way of a small buffer, as a last round. */
+/* The last few elements go by way of a small buffer, as a last round. One alone is put into every
+ * place of it: a vector can be loaded at once then, from the vectors that were stored there. */
+#define FG_FEW(dtype)                                                                         \
+    static FG_INLINE void few_from_##dtype(size_t n, const fg_##dtype *x, fg_##dtype *few)    \
+    {                                                                                         \
+        const fg_##dtype other = n == 1 ? *x : 0;                                             \
+        for (size_t i = 0; i < FG_LANES_##dtype; i++)                                         \
+            few[i] = other;                                                                   \
+        if (n > 1)                                                                            \
+            memcpy(few, x, n * sizeof *few);                                                  \
+    }                                                                                         \
+    static FG_INLINE void few_to_##dtype(size_t n, const fg_##dtype *few, fg_##dtype *result) \
+    {                                                                                         \
+        if (n == 1)                                                                           \
+            *result = *few;                                                                   \
+        else if (n)                                                                           \
+            memcpy(result, few, n * sizeof *few);                                             \
+    }
+FG_FEW(f32)
+FG_FEW(f64)
+FG_FEW(f16)
+FG_FEW(bf16)
+
 #define FG_LOOP_1(run, name, dtype)                                                              \
     static FG_SINGLE void run##_##name##_##dtype(size_t n, const fg_##dtype *x, fg_##dtype *y,   \
                                                  int past)                                       \
     {                                                                                            \
         enum { LANES = FG_LANES_##dtype };                                                       \
-        fg_##dtype few[LANES] = {0}, *rest = NULL;                                               \
+        fg_##dtype few[LANES], *rest = NULL;                                                     \
         size_t left = 0;                                                                         \
         while (n) {                                                                              \
             if (n < LANES) {                                                                     \
-                memcpy(few, x, n * sizeof *few);                                                 \
+                few_from_##dtype(n, x, few);                                                     \
                 rest = y, left = n, n = LANES, past = 0;                                         \
                 x = few, y = few;                                                                \
             }                                                                                    \
@@ -209,8 +231,7 @@ FG_ROWS_OF(silu_backward, silu_grad)
             y += some;                                                                           \
             n -= some;                                                                           \
         }                                                                                        \
-        if (left)                                                                                \
-            memcpy(rest, few, left * sizeof *few);                                               \
+        few_to_##dtype(left, few, rest);                                                         \
     }
 
 #define FG_LOOP_2(run, name, dtype)                                                               \
@@ -218,12 +239,12 @@ FG_ROWS_OF(silu_backward, silu_grad)
                                                  const fg_##dtype *x, fg_##dtype *dx, int past)   \
     {                                                                                             \
         enum { LANES = FG_LANES_##dtype };                                                        \
-        fg_##dtype few[LANES] = {0}, few_dy[LANES] = {0}, *rest = NULL;                           \
+        fg_##dtype few[LANES], few_dy[LANES], *rest = NULL;                                       \
         size_t left = 0;                                                                          \
         while (n) {                                                                               \
             if (n < LANES) {                                                                      \
-                memcpy(few, x, n * sizeof *few);                                                  \
-                memcpy(few_dy, dy, n * sizeof *few);                                              \
+                few_from_##dtype(n, x, few);                                                      \
+                few_from_##dtype(n, dy, few_dy);                                                  \
                 rest = dx, left = n, n = LANES, past = 0;                                         \
                 dy = few_dy, x = few, dx = few;                                                   \
             }                                                                                     \
@@ -267,8 +288,7 @@ FG_ROWS_OF(silu_backward, silu_grad)
             dx += some;                                                                           \
             n -= some;                                                                            \
         }                                                                                         \
-        if (left)                                                                                 \
-            memcpy(rest, few, left * sizeof *few);                                                \
+        few_to_##dtype(left, few, rest);                                                          \
     }
 
 /* 16 bits: two ways, near and everywhere. */
@@ -288,11 +308,11 @@ static FG_INLINE int near_16(size_t n, const uint16_t *x, uint16_t far)
                                                int past)                                     \
     {                                                                                        \
         enum { LANES = FG_LANES_##dtype };                                                   \
-        fg_##dtype few[LANES] = {0}, *rest = NULL;                                           \
+        fg_##dtype few[LANES], *rest = NULL;                                                 \
         size_t left = 0;                                                                     \
         while (n) {                                                                          \
             if (n < LANES) {                                                                 \
-                memcpy(few, x, n * sizeof *few);                                             \
+                few_from_##dtype(n, x, few);                                                 \
                 rest = y, left = n, n = LANES, past = 0;                                     \
                 x = few, y = few;                                                            \
             }                                                                                \
@@ -306,20 +326,19 @@ static FG_INLINE int near_16(size_t n, const uint16_t *x, uint16_t far)
             y += some;                                                                       \
             n -= some;                                                                       \
         }                                                                                    \
-        if (left)                                                                            \
-            memcpy(rest, few, left * sizeof *few);                                           \
+        few_to_##dtype(left, few, rest);                                                     \
     }
 #define FG_LOOP_16_2(name, dtype)                                                             \
     static FG_SINGLE void run_##name##_##dtype(size_t n, const fg_##dtype *dy,                \
                                                const fg_##dtype *x, fg_##dtype *dx, int past) \
     {                                                                                         \
         enum { LANES = FG_LANES_##dtype };                                                    \
-        fg_##dtype few[LANES] = {0}, few_dy[LANES] = {0}, *rest = NULL;                       \
+        fg_##dtype few[LANES], few_dy[LANES], *rest = NULL;                                   \
         size_t left = 0;                                                                      \
         while (n) {                                                                           \
             if (n < LANES) {                                                                  \
-                memcpy(few, x, n * sizeof *few);                                              \
-                memcpy(few_dy, dy, n * sizeof *few);                                          \
+                few_from_##dtype(n, x, few);                                                  \
+                few_from_##dtype(n, dy, few_dy);                                              \
                 rest = dx, left = n, n = LANES, past = 0;                                     \
                 dy = few_dy, x = few, dx = few;                                               \
             }                                                                                 \
@@ -336,8 +355,7 @@ static FG_INLINE int near_16(size_t n, const uint16_t *x, uint16_t far)
             dx += some;                                                                       \
             n -= some;                                                                        \
         }                                                                                     \
-        if (left)                                                                             \
-            memcpy(rest, few, left * sizeof *few);                                            \
+        few_to_##dtype(left, few, rest);                                                      \
     }
 
 #define FG_LOOP_f32_1(name, dtype) FG_LOOP_1(blocks, name, dtype)
