@@ -372,9 +372,20 @@ static FG_INLINE int near_16(size_t n, const uint16_t *x, uint16_t far)
     const size_t whole = FG_REGISTER_LANES_##dtype * sizeof *array;               \
     const size_t before = (size_t)(0 - (uintptr_t)array) % whole / sizeof *array, \
                  head = before < n ? before : n
+/* Fewer elements than fill half a vector: by a target whose vectors are that long. */
+#ifdef FG_SHORTER
+#define FG_IF_SHORT(name, dtype, operands)  \
+    if (n <= FG_LANES_##dtype / 2) {        \
+        FG_SHORTER.name##_##dtype operands; \
+        return;                             \
+    }
+#else
+#define FG_IF_SHORT(name, dtype, operands)
+#endif
 #define FG_ENTRIES_1(name, dtype)                                                     \
     static void loop_##name##_##dtype(size_t n, const fg_##dtype *x, fg_##dtype *y)   \
     {                                                                                 \
+        FG_IF_SHORT(name, dtype, (n, x, y));                                          \
         run_##name##_##dtype(n, x, y, 0);                                             \
     }                                                                                 \
     static void stream_##name##_##dtype(size_t n, const fg_##dtype *x, fg_##dtype *y) \
@@ -388,6 +399,7 @@ static FG_INLINE int near_16(size_t n, const uint16_t *x, uint16_t far)
     static void loop_##name##_##dtype(size_t n, const fg_##dtype *dy, const fg_##dtype *x,   \
                                       fg_##dtype *dx)                                        \
     {                                                                                        \
+        FG_IF_SHORT(name, dtype, (n, dy, x, dx));                                            \
         run_##name##_##dtype(n, dy, x, dx, 0);                                               \
     }                                                                                        \
     static void stream_##name##_##dtype(size_t n, const fg_##dtype *dy, const fg_##dtype *x, \

@@ -29,6 +29,7 @@
 #define FG_REGISTERS 2 /* 4 gains 4 % on long arrays and doubles the time of short ones */
 #endif
 #define FG_ROWS_FIRST 1
+#define FG_SHORTER fg_avx2 /* which a machine with AVX-512 has */
 
 /* Comparisons are made of integers: as such, the bits of numbers that are not negative are in
  * order, with NaN above infinity, and no flag is raised. An ordered comparison of reals raises
