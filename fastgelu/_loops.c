@@ -8,6 +8,7 @@
 #include "_threads.h"
 
 #include <fenv.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -238,10 +239,13 @@ static void integers(const fastgelu_function *f, fg_fetch *fetch, npy_intp from_
         staged(f, fetch, size, args, n, steps);
 }
 
+/* Threads that have something to raise: a look at what is a thread's own takes a call. */
+static atomic_int raising;
 static _Thread_local int to_raise;
 
 void fg_loops_raise(int flags)
 {
+    raising += (flags != 0) - (to_raise != 0);
     to_raise = flags;
 }
 
@@ -259,7 +263,7 @@ void fg_float_loop(char **args, npy_intp const *dimensions, npy_intp const *step
         staged(f, size == 2 ? fetch_f16 : size == 4 ? fetch_f32 : fetch_f64, size, args, n, steps);
     else
         all_parts(f, NULL, size, args, n, steps);
-    if (to_raise)
+    if (atomic_load_explicit(&raising, memory_order_relaxed) && to_raise)
         feraiseexcept(to_raise);
 }
 
