@@ -7,18 +7,6 @@
 #ifndef FG_STRIDES_H
 #define FG_STRIDES_H
 
-#ifndef FG_SPREAD_2 /* by a target's own instructions: how many of n were stored, 2 sizes apart */
-#define FG_SPREAD_2(type)                                                         \
-    static FG_INLINE size_t spread_2_##type(size_t n, const char *from, char *to) \
-    {                                                                             \
-        (void)n, (void)from, (void)to;                                            \
-        return 0;                                                                 \
-    }
-FG_SPREAD_2(uint16_t)
-FG_SPREAD_2(uint32_t)
-FG_SPREAD_2(uint64_t)
-#endif
-
 /* Loops over restrict pointers, which become shuffles; i is unsigned, or gcc 12 makes none of 16
  * bits. */
 #define FG_SHUFFLED(type, name, place)                                                          \
@@ -27,6 +15,24 @@ FG_SPREAD_2(uint64_t)
         for (size_t i = 0; i < n; i++)                                                          \
             memcpy(to + i * sizeof(type), place, sizeof(type));                                 \
     }
+
+#ifndef FG_BY_TWOS /* 2 sizes apart, by a target's own instructions: how many of n were moved */
+#define FG_BY_TWOS(type)                                                          \
+    FG_SHUFFLED(type, second, from + i * 2 * sizeof(type))                        \
+    static FG_INLINE size_t pack_2_##type(size_t n, const char *from, char *to)   \
+    {                                                                             \
+        second_##type(n, from, to);                                               \
+        return n;                                                                 \
+    }                                                                             \
+    static FG_INLINE size_t spread_2_##type(size_t n, const char *from, char *to) \
+    {                                                                             \
+        (void)n, (void)from, (void)to;                                            \
+        return 0;                                                                 \
+    }
+FG_BY_TWOS(uint16_t)
+FG_BY_TWOS(uint32_t)
+FG_BY_TWOS(uint64_t)
+#endif
 
 /* Any steps: four elements a round, all loaded before one is stored, since stores in a row reach
  * the cache in pairs. One by one, or compilers take an array of four by way of memory. */
@@ -52,18 +58,17 @@ FG_SPREAD_2(uint64_t)
     }
 
 #define FG_STRIDES(type)                                                                        \
-    FG_SHUFFLED(type, second, from + i * 2 * sizeof(type))                                      \
     FG_SHUFFLED(type, backwards, from - i * sizeof(type))                                       \
     FG_ANY_STEPS(type)                                                                          \
     static void pack_##type(size_t n, const char *from, ptrdiff_t step, char *to)               \
     {                                                                                           \
         enum { SIZE = sizeof(type) };                                                           \
-        if (step == 2 * SIZE)                                                                   \
-            second_##type(n, from, to);                                                         \
-        else if (step == -SIZE)                                                                 \
+        if (step == -SIZE) {                                                                    \
             backwards_##type(n, from, to);                                                      \
-        else                                                                                    \
-            move_##type(n, from, step, to, SIZE);                                               \
+        } else {                                                                                \
+            const size_t done = step == 2 * SIZE ? pack_2_##type(n, from, to) : 0;              \
+            move_##type(n - done, from + (ptrdiff_t)done * step, step, to + done * SIZE, SIZE); \
+        }                                                                                       \
     }                                                                                           \
     static void spread_##type(size_t n, const char *from, char *to, ptrdiff_t step)             \
     {                                                                                           \
