@@ -202,15 +202,34 @@ static PyObject *run(PyObject *ufunc, const fastgelu_function *f, PyObject *cons
     return result;
 }
 
-static PyObject *fg_call(PyObject *ufunc, PyObject *const *args, size_t nargsf, PyObject *kwnames)
+#if defined(__GNUC__)
+__attribute__((noinline)) /* or fg_call saves all that this needs saved */
+#endif
+static PyObject *
+large_call(PyObject *ufunc, PyObject *const *args, size_t nargsf, PyObject *kwnames)
 {
     const PyUFuncObject *u = (PyUFuncObject *)ufunc;
     PyObject *outputs[MOST_OPERANDS];
     const fastgelu_function *f = NULL;
     const Py_ssize_t n = PyVectorcall_NARGS(nargsf);
-    if (n >= u->nin && given_outputs(u->nin, u->nout, args, n, kwnames, outputs))
+    if (given_outputs(u->nin, u->nout, args, n, kwnames, outputs))
         f = ours(ufunc, u->nin, u->nout, args, outputs);
     return f ? run(ufunc, f, args, outputs) : numpys(ufunc, args, nargsf, kwnames);
+}
+
+/* Most calls are of little, and get past here at once. */
+static PyObject *fg_call(PyObject *ufunc, PyObject *const *args, size_t nargsf, PyObject *kwnames)
+{
+    const int nin = ((PyUFuncObject *)ufunc)->nin;
+    for (int i = 0; i < nin && PyVectorcall_NARGS(nargsf) >= nin; i++) {
+        npy_intp size = 1;
+        if (PyArray_CheckExact(args[i]))
+            for (int d = PyArray_NDIM((PyArrayObject *)args[i]); d--;)
+                size *= PyArray_DIM((PyArrayObject *)args[i], d);
+        if (size >= FEWEST)
+            return large_call(ufunc, args, nargsf, kwnames);
+    }
+    return numpys(ufunc, args, nargsf, kwnames);
 }
 
 static int import_numpy(void)

@@ -8,6 +8,7 @@
 #include "_threads.h"
 
 #include <fenv.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -238,10 +239,13 @@ static void integers(const fastgelu_function *f, fg_fetch *fetch, npy_intp from_
         staged(f, fetch, size, args, n, steps);
 }
 
+/* Threads that have something to raise: a look at what is a thread's own takes a call. */
+static atomic_int raising;
 static _Thread_local int to_raise;
 
 void fg_loops_raise(int flags)
 {
+    raising += (flags != 0) - (to_raise != 0);
     to_raise = flags;
 }
 
@@ -249,14 +253,17 @@ void fg_float_loop(char **args, npy_intp const *dimensions, npy_intp const *step
 {
     const fastgelu_function *f = data;
     const npy_intp n = dimensions[0], size = item_size(f);
+    const ptrdiff_t packed[MOST_OPERANDS] = {size, size, size, size, size};
     const fg_overlap worst = n > 1 ? worst_overlap(f, args, n, steps, size) : APART;
-    if (worst == ENTWINED || n == 1) /* steps mean nothing for one element */
+    if (n == 1)
+        fastgelu_strided(f, 1, args, packed); /* steps mean nothing for one element */
+    else if (worst == ENTWINED)
         one_by_one(f, size, args, n, steps);
     else if (worst == AHEAD)
         staged(f, size == 2 ? fetch_f16 : size == 4 ? fetch_f32 : fetch_f64, size, args, n, steps);
     else
         all_parts(f, NULL, size, args, n, steps);
-    if (to_raise)
+    if (atomic_load_explicit(&raising, memory_order_relaxed) && to_raise)
         feraiseexcept(to_raise);
 }
 

@@ -455,7 +455,9 @@ FASTGELU_API double fastgelu_max_ulp(const char *name, const char *dtype);
 /* Any registered function over byte strides (positive, zero or negative):
  * args holds the inputs, then the outputs; strides likewise. Elements may be
  * unaligned. Each input must be an output exactly, element for element, or
- * not overlap it; two outputs do not overlap. Same bits as the contiguous call. */
+ * not overlap it; two outputs do not overlap. What lies between the elements of
+ * an input may be read, without a use; between those of an output nothing is
+ * written. Same bits as the contiguous call. */
 FASTGELU_API void fastgelu_strided(const fastgelu_function *function, size_t n, char *const args[],
                                    const ptrdiff_t strides[]);
 

@@ -71,7 +71,7 @@ static int find(const char *name, const fg_table **table)
     return FASTGELU_UNKNOWN_TARGET;
 }
 
-static const fg_table *choose(void)
+static FG_SINGLE const fg_table *choose(void)
 {
     const fg_table *chosen = NULL;
     const char *name = getenv("FASTGELU_TARGET");
@@ -87,10 +87,15 @@ static const fg_table *choose(void)
     return load_current();
 }
 
-static const fg_table *table(void)
+static FG_INLINE const fg_table *table(void)
 {
     const fg_table *t = load_current();
     return t ? t : choose();
+}
+
+const fg_table *fg_current_table(void)
+{
+    return table();
 }
 
 /* The prototypes in fastgelu.h are checked against the registry here. */

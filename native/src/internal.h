@@ -101,9 +101,12 @@ enum {
     FG_MOST_OPERANDS = 5
 };
 
-/* One table a target: its name and a slot for every registered function. */
+/* One table a target: its name, a slot for every registered function, and what takes elements of
+ * `size` bytes from where they lie `step` bytes apart to a packed array, and back. */
 typedef struct fg_table {
     const char *name;
+    void (*pack)(size_t size, size_t n, const char *from, ptrdiff_t step, char *to);
+    void (*spread)(size_t size, size_t n, const char *from, char *to, ptrdiff_t step);
 #define FG_FUNCTION(name, dtype, inputs, max_ulp) \
     FG_KERNEL_##inputs((*name##_##dtype), dtype); \
     FG_KERNEL_##inputs((*stream_##name##_##dtype), dtype);
@@ -115,5 +118,8 @@ typedef struct fg_table {
 
 #define FG_TARGET(name) extern const fg_table fg_##name;
 #include "targets.def"
+
+/* The one in use. */
+const fg_table *fg_current_table(void);
 
 #endif

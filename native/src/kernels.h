@@ -212,17 +212,39 @@ enum { FG_STAGED_f32 = 256, FG_STAGED_f64 = 256 };
     FG_FAR(name, dtype, FG_UPSTREAM(dtype); \
            FG_STORE(dtype, dx, end_##name##_##dtype(upstream, value, s, terms, 0)))
 
-/* The last few elements go by way of a small buffer, as a last round. */
+/* The last few elements go by way of a small buffer, as a last round. One alone is put into every
+ * place of it: a vector can be loaded at once then, from the vectors that were stored there. */
+#define FG_FEW(dtype)                                                                         \
+    static FG_INLINE void few_from_##dtype(size_t n, const fg_##dtype *x, fg_##dtype *few)    \
+    {                                                                                         \
+        const fg_##dtype other = n == 1 ? *x : 0;                                             \
+        for (size_t i = 0; i < FG_LANES_##dtype; i++)                                         \
+            few[i] = other;                                                                   \
+        if (n > 1)                                                                            \
+            memcpy(few, x, n * sizeof *few);                                                  \
+    }                                                                                         \
+    static FG_INLINE void few_to_##dtype(size_t n, const fg_##dtype *few, fg_##dtype *result) \
+    {                                                                                         \
+        if (n == 1)                                                                           \
+            *result = *few;                                                                   \
+        else if (n)                                                                           \
+            memcpy(result, few, n * sizeof *few);                                             \
+    }
+FG_FEW(f32)
+FG_FEW(f64)
+FG_FEW(f16)
+FG_FEW(bf16)
+
 #define FG_LOOP_1(run, name, dtype)                                                              \
     static FG_SINGLE void run##_##name##_##dtype(size_t n, const fg_##dtype *x, fg_##dtype *y,   \
                                                  int past)                                       \
     {                                                                                            \
         enum { LANES = FG_LANES_##dtype };                                                       \
-        fg_##dtype few[LANES] = {0}, *rest = NULL;                                               \
+        fg_##dtype few[LANES], *rest = NULL;                                                     \
         size_t left = 0;                                                                         \
         while (n) {                                                                              \
             if (n < LANES) {                                                                     \
-                memcpy(few, x, n * sizeof *few);                                                 \
+                few_from_##dtype(n, x, few);                                                     \
                 rest = y, left = n, n = LANES, past = 0;                                         \
                 x = few, y = few;                                                                \
             }                                                                                    \
@@ -259,8 +281,7 @@ enum { FG_STAGED_f32 = 256, FG_STAGED_f64 = 256 };
             y += some;                                                                           \
             n -= some;                                                                           \
         }                                                                                        \
-        if (left)                                                                                \
-            memcpy(rest, few, left * sizeof *few);                                               \
+        few_to_##dtype(left, few, rest);                                                         \
     }
 
 #define FG_LOOP_2(run, name, dtype)                                                               \
@@ -268,12 +289,12 @@ enum { FG_STAGED_f32 = 256, FG_STAGED_f64 = 256 };
                                                  const fg_##dtype *x, fg_##dtype *dx, int past)   \
     {                                                                                             \
         enum { LANES = FG_LANES_##dtype };                                                        \
-        fg_##dtype few[LANES] = {0}, few_dy[LANES] = {0}, *rest = NULL;                           \
+        fg_##dtype few[LANES], few_dy[LANES], *rest = NULL;                                       \
         size_t left = 0;                                                                          \
         while (n) {                                                                               \
             if (n < LANES) {                                                                      \
-                memcpy(few, x, n * sizeof *few);                                                  \
-                memcpy(few_dy, dy, n * sizeof *few);                                              \
+                few_from_##dtype(n, x, few);                                                      \
+                few_from_##dtype(n, dy, few_dy);                                                  \
                 rest = dx, left = n, n = LANES, past = 0;                                         \
                 dy = few_dy, x = few, dx = few;                                                   \
             }                                                                                     \
@@ -315,8 +336,7 @@ enum { FG_STAGED_f32 = 256, FG_STAGED_f64 = 256 };
             dx += some;                                                                           \
             n -= some;                                                                            \
         }                                                                                         \
-        if (left)                                                                                 \
-            memcpy(rest, few, left * sizeof *few);                                                \
+        few_to_##dtype(left, few, rest);                                                          \
     }
 
 /* 16 bits: two ways, near and everywhere. */
@@ -336,11 +356,11 @@ static FG_INLINE int near_16(size_t n, const uint16_t *x, uint16_t far)
                                                int past)                                     \
     {                                                                                        \
         enum { LANES = FG_LANES_##dtype };                                                   \
-        fg_##dtype few[LANES] = {0}, *rest = NULL;                                           \
+        fg_##dtype few[LANES], *rest = NULL;                                                 \
         size_t left = 0;                                                                     \
         while (n) {                                                                          \
             if (n < LANES) {                                                                 \
-                memcpy(few, x, n * sizeof *few);                                             \
+                few_from_##dtype(n, x, few);                                                 \
                 rest = y, left = n, n = LANES, past = 0;                                     \
                 x = few, y = few;                                                            \
             }                                                                                \
@@ -354,20 +374,19 @@ static FG_INLINE int near_16(size_t n, const uint16_t *x, uint16_t far)
             y += some;                                                                       \
             n -= some;                                                                       \
         }                                                                                    \
-        if (left)                                                                            \
-            memcpy(rest, few, left * sizeof *few);                                           \
+        few_to_##dtype(left, few, rest);                                                     \
     }
 #define FG_LOOP_16_2(name, dtype)                                                             \
     static FG_SINGLE void run_##name##_##dtype(size_t n, const fg_##dtype *dy,                \
                                                const fg_##dtype *x, fg_##dtype *dx, int past) \
     {                                                                                         \
         enum { LANES = FG_LANES_##dtype };                                                    \
-        fg_##dtype few[LANES] = {0}, few_dy[LANES] = {0}, *rest = NULL;                       \
+        fg_##dtype few[LANES], few_dy[LANES], *rest = NULL;                                   \
         size_t left = 0;                                                                      \
         while (n) {                                                                           \
             if (n < LANES) {                                                                  \
-                memcpy(few, x, n * sizeof *few);                                              \
-                memcpy(few_dy, dy, n * sizeof *few);                                          \
+                few_from_##dtype(n, x, few);                                                  \
+                few_from_##dtype(n, dy, few_dy);                                              \
                 rest = dx, left = n, n = LANES, past = 0;                                     \
                 dy = few_dy, x = few, dx = few;                                               \
             }                                                                                 \
@@ -384,8 +403,7 @@ static FG_INLINE int near_16(size_t n, const uint16_t *x, uint16_t far)
             dx += some;                                                                       \
             n -= some;                                                                        \
         }                                                                                     \
-        if (left)                                                                             \
-            memcpy(rest, few, left * sizeof *few);                                            \
+        few_to_##dtype(left, few, rest);                                                      \
     }
 
 #define FG_LOOP_f32_1(name, dtype) FG_LOOP_1(blocks, name, dtype)
@@ -402,9 +420,20 @@ static FG_INLINE int near_16(size_t n, const uint16_t *x, uint16_t far)
     const size_t whole = FG_REGISTER_LANES_##dtype * sizeof *array;               \
     const size_t before = (size_t)(0 - (uintptr_t)array) % whole / sizeof *array, \
                  head = before < n ? before : n
+/* Fewer elements than fill half a vector: by a target whose vectors are that long. */
+#ifdef FG_SHORTER
+#define FG_IF_SHORT(name, dtype, operands)  \
+    if (n <= FG_LANES_##dtype / 2) {        \
+        FG_SHORTER.name##_##dtype operands; \
+        return;                             \
+    }
+#else
+#define FG_IF_SHORT(name, dtype, operands)
+#endif
 #define FG_ENTRIES_1(name, dtype)                                                     \
     static void loop_##name##_##dtype(size_t n, const fg_##dtype *x, fg_##dtype *y)   \
     {                                                                                 \
+        FG_IF_SHORT(name, dtype, (n, x, y));                                          \
         run_##name##_##dtype(n, x, y, 0);                                             \
     }                                                                                 \
     static void stream_##name##_##dtype(size_t n, const fg_##dtype *x, fg_##dtype *y) \
@@ -418,6 +447,7 @@ static FG_INLINE int near_16(size_t n, const uint16_t *x, uint16_t far)
     static void loop_##name##_##dtype(size_t n, const fg_##dtype *dy, const fg_##dtype *x,   \
                                       fg_##dtype *dx)                                        \
     {                                                                                        \
+        FG_IF_SHORT(name, dtype, (n, dy, x, dx));                                            \
         run_##name##_##dtype(n, dy, x, dx, 0);                                               \
     }                                                                                        \
     static void stream_##name##_##dtype(size_t n, const fg_##dtype *dy, const fg_##dtype *x, \
@@ -446,6 +476,7 @@ static FG_INLINE int near_16(size_t n, const uint16_t *x, uint16_t far)
 
 #include "fused.h"
 #include "kernels_grad2.h"
+#include "strides.h"
 
 #define FG_STRING_(name) #name
 #define FG_STRING(name) FG_STRING_(name)
@@ -454,6 +485,8 @@ static FG_INLINE int near_16(size_t n, const uint16_t *x, uint16_t far)
 
 const fg_table FG_TABLE(FG_TARGET_NAME) = {
     FG_STRING(FG_TARGET_NAME),
+    pack,
+    spread,
 #define FG_FUNCTION(name, dtype, inputs, max_ulp) loop_##name##_##dtype, stream_##name##_##dtype,
 #define FG_FUSED(name, dtype, shape, form) loop_##name##_##dtype, stream_##name##_##dtype,
 #include "functions.def"

@@ -16,10 +16,10 @@ enum { FG_GRAD2_BLOCK = 64 }; /* a multiple of the lanes of every dtype and targ
             y += FG_LANES_f64;                                             \
         }                                                                  \
         if (n) {                                                           \
-            fg_f64 a[FG_LANES_f64] = {0};                                  \
-            memcpy(a, x, n * sizeof *a);                                   \
-            v_store_f64(a, name(v_load_f64(a)));                           \
-            memcpy(y, a, n * sizeof *a);                                   \
+            fg_f64 few[FG_LANES_f64];                                      \
+            few_from_f64(n, x, few);                                       \
+            v_store_f64(few, name(v_load_f64(few)));                       \
+            few_to_f64(n, few, y);                                         \
         }                                                                  \
     }
 FG_GRAD2_RUN(gelu_grad2)
@@ -29,18 +29,24 @@ FG_GRAD2_RUN(silu_grad2)
 
 /* ---- to float64 and back ------------------------------------------------------ */
 
+/* By whole vectors of the dtype, the last one filled up with zeros. */
+#define FG_GRAD2_WHOLE(n, dtype) \
+    (((n) + FG_LANES_##dtype - 1) / FG_LANES_##dtype * FG_LANES_##dtype)
+
 static FG_SINGLE void to_f64_f32(size_t n, const fg_f32 *x, fg_f64 *to)
 {
     fg_f32 a[FG_GRAD2_BLOCK] = {0};
+    const size_t whole = FG_GRAD2_WHOLE(n, f32);
     memcpy(a, x, n * sizeof *a);
-    for (size_t i = 0; i < FG_GRAD2_BLOCK; i += FG_LANES_f64)
+    for (size_t i = 0; i < whole; i += FG_LANES_f64)
         v_store_f64(to + i, v_widen(a + i));
 }
 
 static FG_SINGLE void from_f64_f32(size_t n, const fg_f64 *from, fg_f32 *y)
 {
     fg_f32 a[FG_GRAD2_BLOCK];
-    for (size_t i = 0; i < FG_GRAD2_BLOCK; i += FG_LANES_f64)
+    const size_t whole = FG_GRAD2_WHOLE(n, f32);
+    for (size_t i = 0; i < whole; i += FG_LANES_f64)
         v_narrow(a + i, v_load_f64(from + i));
     memcpy(y, a, n * sizeof *a);
 }
@@ -65,18 +71,20 @@ static FG_SINGLE void from_f64_f32(size_t n, const fg_f64 *from, fg_f32 *y)
     {                                                                                   \
         fg_##dtype a[FG_GRAD2_BLOCK] = {0};                                             \
         fg_f32 b[FG_GRAD2_BLOCK];                                                       \
+        const size_t whole = FG_GRAD2_WHOLE(n, dtype);                                  \
         memcpy(a, x, n * sizeof *a);                                                    \
-        for (size_t i = 0; i < FG_GRAD2_BLOCK; i += FG_LANES_##dtype)                   \
+        for (size_t i = 0; i < whole; i += FG_LANES_##dtype)                            \
             v_store_f32(b + i, v_load_##dtype(a + i));                                  \
-        to_f64_f32(FG_GRAD2_BLOCK, b, to);                                              \
+        to_f64_f32(whole, b, to);                                                       \
     }                                                                                   \
     static FG_SINGLE void from_f64_##dtype(size_t n, const fg_f64 *from, fg_##dtype *y) \
     {                                                                                   \
         fg_##dtype a[FG_GRAD2_BLOCK];                                                   \
         fg_f32 b[FG_GRAD2_BLOCK];                                                       \
-        for (size_t i = 0; i < FG_GRAD2_BLOCK; i += FG_LANES_f64)                       \
+        const size_t whole = FG_GRAD2_WHOLE(n, dtype);                                  \
+        for (size_t i = 0; i < whole; i += FG_LANES_f64)                                \
             v_narrow(b + i, rounded_##dtype(v_load_f64(from + i)));                     \
-        for (size_t i = 0; i < FG_GRAD2_BLOCK; i += FG_LANES_##dtype)                   \
+        for (size_t i = 0; i < whole; i += FG_LANES_##dtype)                            \
             v_store_##dtype(a + i, v_load_f32(b + i));                                  \
         memcpy(y, a, n * sizeof *a);                                                    \
     }
@@ -89,6 +97,7 @@ FG_GRAD2_16(bf16)
     static void loop_##name##_##dtype(size_t n, const fg_##dtype *x, fg_##dtype *y) \
     {                                                                               \
         fg_f64 buffer[FG_GRAD2_BLOCK];                                              \
+        FG_IF_SHORT(name, dtype, (n, x, y));                                        \
         while (n) {                                                                 \
             const size_t some = n < FG_GRAD2_BLOCK ? n : FG_GRAD2_BLOCK;            \
             to_f64_##dtype(some, x, buffer);                                        \
@@ -105,6 +114,7 @@ FG_GRAD2_16(bf16)
 #define FG_GRAD2_LOOP_f64(name, dtype)                                              \
     static void loop_##name##_##dtype(size_t n, const fg_##dtype *x, fg_##dtype *y) \
     {                                                                               \
+        FG_IF_SHORT(name, dtype, (n, x, y));                                        \
         run_##name(n, x, y);                                                        \
     }
 

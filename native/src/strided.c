@@ -1,27 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* strided.c: any registered function over byte strides. Blocks are copied
  * through small stack buffers, so that a kernel never sees a stride. */
-#include <string.h>
-
 #include "internal.h"
 
 enum { BLOCK_BYTES = 2048 };
-
-/* memcpy of a constant size: one unaligned load and store. */
-#define FG_COPY(size)                                                \
-    for (size_t i = 0; i < n; i++, from += from_step, to += to_step) \
-    memcpy(to, from, size)
-
-static void copy(size_t size, size_t n, const char *from, ptrdiff_t from_step, char *to,
-                 ptrdiff_t to_step)
-{
-    if (size == 2)
-        FG_COPY(2);
-    else if (size == 4)
-        FG_COPY(4);
-    else
-        FG_COPY(8);
-}
 
 /* In bytes: the name of a dtype ends in its width in bits, and begins with letters. */
 static size_t item_size(const fastgelu_function *f)
@@ -78,15 +60,17 @@ void fastgelu_strided(const fastgelu_function *f, size_t n, char *const args[],
 {
     const size_t size = item_size(f), block = BLOCK_BYTES / size;
     const int operands = f->inputs + f->outputs;
-    int direct[FG_MOST_OPERANDS], all_direct = 1;
-    for (int a = 0; a < operands; a++) {
-        direct[a] = strides[a] == (ptrdiff_t)size && (uintptr_t)args[a] % size == 0;
-        all_direct &= direct[a];
-    }
-    if (all_direct) {
+    uintptr_t apart = 0; /* 0: all operands lie as a kernel wants them */
+    for (int a = 0; a < operands; a++)
+        apart |= ((uintptr_t)strides[a] ^ size) | ((uintptr_t)args[a] & (size - 1));
+    if (!apart) {
         call(f, f->kernel, size, n, args);
         return;
     }
+    int direct[FG_MOST_OPERANDS];
+    for (int a = 0; a < operands; a++)
+        direct[a] = strides[a] == (ptrdiff_t)size && (uintptr_t)args[a] % size == 0;
+    const fg_table *table = fg_current_table();
     double buffers[FG_MOST_OPERANDS][BLOCK_BYTES / sizeof(double)];
     char *at[FG_MOST_OPERANDS], *given[FG_MOST_OPERANDS];
     for (int a = 0; a < operands; a++) {
@@ -95,7 +79,7 @@ void fastgelu_strided(const fastgelu_function *f, size_t n, char *const args[],
             given[a] = (char *)buffers[a];
         /* one element for all: copied once; not from where an output may be */
         if (a < f->inputs && !strides[a] && n)
-            copy(size, n < block ? n : block, at[a], 0, given[a], (ptrdiff_t)size);
+            table->pack(size, n < block ? n : block, at[a], 0, given[a]);
     }
     while (n) {
         const size_t m = n < block ? n : block;
@@ -103,11 +87,11 @@ void fastgelu_strided(const fastgelu_function *f, size_t n, char *const args[],
             if (direct[a])
                 given[a] = at[a];
             else if (a < f->inputs && strides[a])
-                copy(size, m, at[a], strides[a], given[a], (ptrdiff_t)size);
+                table->pack(size, m, at[a], strides[a], given[a]);
         call(f, f->kernel, size, m, given);
         for (int a = 0; a < operands; a++) {
             if (a >= f->inputs && !direct[a])
-                copy(size, m, given[a], (ptrdiff_t)size, at[a], strides[a]);
+                table->spread(size, m, given[a], at[a], strides[a]);
             at[a] += strides[a] * (ptrdiff_t)m;
         }
         n -= m;

@@ -29,6 +29,7 @@
 #define FG_REGISTERS 2 /* 4 gains 4 % on long arrays and doubles the time of short ones */
 #endif
 #define FG_ROWS_FIRST 1
+#define FG_SHORTER fg_avx2 /* which a machine with AVX-512 has */
 
 /* Comparisons are made of integers: as such, the bits of numbers that are not negative are in
  * order, with NaN above infinity, and no flag is raised. An ordered comparison of reals raises
@@ -403,6 +404,44 @@ static FG_INLINE void u_narrow(float *p, U_f64 a)
 {
     _mm256_storeu_ps(p, _mm512_cvtpd_ps(a));
 }
+
+/* ---- every second element: strides.h ------------------------------------- */
+
+#ifndef FG_SIMDE /* its masked stores may write what lies between */
+#define FG_BY_TWOS(type, lanes, bits, mask, packed, widened)                                 \
+    static FG_INLINE size_t pack_2_##type(size_t n, const char *from, char *to)              \
+    {                                                                                        \
+        size_t i = 0;                                                                        \
+        for (; i + lanes <= n; i += lanes) {                                                 \
+            const __m512i a = _mm512_maskz_loadu_epi##bits(mask, from + 2 * i * (bits / 8)); \
+            _mm256_storeu_si256((__m256i *)(void *)(to + i * (bits / 8)), packed(a));        \
+        }                                                                                    \
+        return i;                                                                            \
+    }                                                                                        \
+    static FG_INLINE size_t spread_2_##type(size_t n, const char *from, char *to)            \
+    {                                                                                        \
+        size_t i = 0;                                                                        \
+        for (; i + lanes <= n; i += lanes) {                                                 \
+            const void *at = from + i * (bits / 8);                                          \
+            const __m512i a = widened(_mm256_loadu_si256((const __m256i *)at));              \
+            _mm512_mask_storeu_epi##bits(to + 2 * i * (bits / 8), mask, a);                  \
+        }                                                                                    \
+        return i;                                                                            \
+    }
+static FG_INLINE __m256i packed_64(__m512i a)
+{
+    const __m512i even = _mm512_setr_epi64(0, 2, 4, 6, 0, 2, 4, 6);
+    return _mm512_castsi512_si256(_mm512_permutexvar_epi64(even, a));
+}
+static FG_INLINE __m512i widened_64(__m256i a)
+{
+    const __m512i twice = _mm512_setr_epi64(0, 0, 1, 1, 2, 2, 3, 3);
+    return _mm512_permutexvar_epi64(twice, _mm512_castsi256_si512(a));
+}
+FG_BY_TWOS(uint16_t, 16, 16, 0x55555555, _mm512_cvtepi32_epi16, _mm512_cvtepu16_epi32)
+FG_BY_TWOS(uint32_t, 8, 32, 0x5555, _mm512_cvtepi64_epi32, _mm512_cvtepu32_epi64)
+FG_BY_TWOS(uint64_t, 4, 64, 0x55, packed_64, widened_64)
+#endif
 
 #include "interleave.h"
 #include "kernels.h"
