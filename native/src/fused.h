@@ -387,30 +387,31 @@ enum { FG_AT_A_TIME = 4 * FG_BLOCK };
 
 /* Vectors from j to the end, or until there is no room for marks: where it ended. No branch depends
  * on the data; where an element is not near, something is written, and noted. */
-#define FG_LOOP_MIXED(name, dtype, shape, form)                                               \
-    static FG_SINGLE size_t mixed_##name##_##dtype(                                           \
-        size_t j, size_t end, const fg_##dtype *x, const fg_##dtype *b, const fg_##dtype *dy, \
-        fg_##dtype *y, fg_##dtype *z, int past, fg_marks *marks)                              \
-    {                                                                                         \
-        const fg_##dtype near = FG_NEAR_##shape(dtype, form);                                 \
-        (void)b, (void)dy, (void)z;                                                           \
-        size_t k = 0;                                                                         \
-        for (; j < end && k < FG_VECTORS; j += FG_LANES_##dtype) {                            \
-            const V_##dtype given = FG_ARGUMENT_##shape(dtype, x + j, b + j);                 \
-            const I_##dtype size = FG_SIZE(dtype, given);                                     \
-            const unsigned which = i_above_##dtype(size, near);                               \
-            marks->which[k] = which;                                                          \
-            marks->at[k] = j;                                                                 \
-            k += which != 0;                                                                  \
-            const V_##dtype s = FG_TAME(dtype, given, size, near);                            \
-            V_##dtype out_y, out_z;                                                           \
-            FG_RESULT_##shape(dtype, form);                                                   \
-            FG_STORE(dtype, y, out_y);                                                        \
-            if (FG_HAS_Z(shape))                                                              \
-                FG_STORE(dtype, z, out_z);                                                    \
-        }                                                                                     \
-        marks->count = k;                                                                     \
-        return j;                                                                             \
+#define FG_LOOP_MIXED(name, dtype, shape, form)                                                   \
+    static FG_SINGLE size_t mixed_##name##_##dtype(size_t j, size_t end, const fg_##dtype *x,     \
+                                                   const fg_##dtype *b, const fg_##dtype *dy,     \
+                                                   fg_##dtype *y, fg_##dtype *z, fg_marks *marks) \
+    {                                                                                             \
+        const fg_##dtype near = FG_NEAR_##shape(dtype, form);                                     \
+        enum { past = 0 }; /* what is set apart is written there again */                         \
+        (void)b, (void)dy, (void)z;                                                               \
+        size_t k = 0;                                                                             \
+        for (; j < end && k < FG_VECTORS; j += FG_LANES_##dtype) {                                \
+            const V_##dtype given = FG_ARGUMENT_##shape(dtype, x + j, b + j);                     \
+            const I_##dtype size = FG_SIZE(dtype, given);                                         \
+            const unsigned which = i_above_##dtype(size, near);                                   \
+            marks->which[k] = which;                                                              \
+            marks->at[k] = j;                                                                     \
+            k += which != 0;                                                                      \
+            const V_##dtype s = FG_TAME(dtype, given, size, near);                                \
+            V_##dtype out_y, out_z;                                                               \
+            FG_RESULT_##shape(dtype, form);                                                       \
+            FG_STORE(dtype, y, out_y);                                                            \
+            if (FG_HAS_Z(shape))                                                                  \
+                FG_STORE(dtype, z, out_z);                                                        \
+        }                                                                                         \
+        marks->count = k;                                                                         \
+        return j;                                                                                 \
     }
 
 /* Vector after vector while all is near: the next one is looked at when one is done. That way
@@ -457,7 +458,7 @@ enum { FG_AT_A_TIME = 4 * FG_BLOCK };
                         end = FG_MARK_##shape(dtype)(&marks, j, end, x, b, near);                 \
                         put_apart_##dtype(&apart, &marks, x, b, dy);                              \
                     }                                                                             \
-                    j = mixed_##name##_##dtype(j, end, x, b, dy, y, z, past, &marks);             \
+                    j = mixed_##name##_##dtype(j, end, x, b, dy, y, z, &marks);                   \
                     if (!in_place)                                                                \
                         put_apart_##dtype(&apart, &marks, x, b, dy);                              \
                     mixed = marks.count < 2 ? marks.count * FG_FEW_MARKS : FG_MARKS;              \
