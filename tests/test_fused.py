@@ -336,6 +336,40 @@ def test_broadcast(fused, threads, rng):
     )
 
 
+ROWS = [
+    e
+    for e in FUSED
+    if e.name in ("bias_gelu", "bias_silu_backward", "geglu_backward") and e.dtype != "bf16"
+]
+
+
+@pytest.mark.parametrize("fused", ROWS, ids=str)
+@pytest.mark.parametrize("n", [2, 31, 256, 1000, 5000])
+def test_rows_of_any_length(fused, n, rng):
+    """Pieces of repeated rows begin and end anywhere, and outputs in the middle of a line."""
+    rows = 40_000 // n + 1
+    x, *rest = arguments(fused, (rows, n), rng)
+    row = [a[0].copy() for a in rest]
+    want = call(fused, x, *[np.broadcast_to(a, x.shape).copy() for a in row])
+    for start in (0, 1, 5):
+        outs = tuple(
+            np.empty(start + x.size, x.dtype)[start:].reshape(x.shape) for _ in range(fused.outputs)
+        )
+        same(call(fused, x, *row, out=outs), want)
+    same(
+        call(fused, row[0], *[x] * len(rest)),
+        call(fused, np.tile(row[0], (rows, 1)), *[x] * len(rest)),
+    )
+
+
+def test_rows_of_a_large_array(rng):
+    """By smaller pieces, since memory is the limit there."""
+    x = rng.normal(size=(3 << 10, 1000)).astype(np.float32)
+    row = x[5].copy()
+    assert x.nbytes > 8 << 20
+    np.testing.assert_array_equal(fastgelu.bias_gelu(x, row), fastgelu.gelu(x + row))
+
+
 def test_the_other_functions_broadcast_too(binary, threads, rng):
     x = rng.normal(0, 3, (50, 300)).astype(oracle.FORMATS[binary.dtype].numpy)
     row = x[7].copy()
