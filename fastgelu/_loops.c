@@ -177,10 +177,10 @@ static void one_by_one(const fastgelu_function *f, npy_intp size, char *const *a
  * (native/NOTES.md). */
 static npy_intp stream_above = (npy_intp)32 << 20;
 
-static int streams(const fastgelu_function *f, npy_intp bytes)
+int fg_streams(int inputs, int outputs, npy_intp bytes)
 {
-    return bytes > stream_above || (f->inputs > 1 && f->outputs == 1 &&
-                                    bytes / 4 * (f->inputs + 1) > stream_above / 16 * 5);
+    return bytes > stream_above ||
+           (inputs > 1 && outputs == 1 && bytes / 4 * (inputs + 1) > stream_above / 16 * 5);
 }
 
 npy_intp fg_stream_above(npy_intp bytes)
@@ -221,7 +221,7 @@ static void all_parts(const fastgelu_function *f, fg_fetch *fetch, npy_intp size
     const int out = f->inputs, operands = out + f->outputs;
     fg_work work = {f, fetch, size, args, steps, 0};
     int apart = 1; /* the elements of each output */
-    if (!fetch && streams(f, n * size)) {
+    if (!fetch && fg_streams(f->inputs, f->outputs, n * size)) {
         work.stream = 1;
         for (int a = 0; a < operands; a++)
             work.stream &= steps[a] == size &&

@@ -2,6 +2,10 @@
 /* _plan.c: one call of a registered function on whole arrays; see _plan.h. */
 #include "_plan.h"
 
+#include "internal.h"
+
+#include "_loops.h"
+
 #include <fenv.h>
 #include <stdlib.h>
 #include <string.h>
@@ -182,6 +186,12 @@ static void repeat(fg_plan *plan)
             plan->copies[o] = memory;
             plan->data[o] = copy;
         }
+    /* The last input alone: there are kernels for rows. */
+    plan->whole =
+        repeated == 1u << (out - 1) && f->form && row >= FG_SHORTEST_ROW && fg_has_rows(f);
+    plan->past = plan->whole && out > 2 && operands == out + 1 &&
+                 plan->data[out] != plan->data[0] && plan->data[out] != plan->data[1] &&
+                 fg_streams(f->inputs - 1, f->outputs, plan->elements * size);
     plan->row = row;
     plan->at_once = at_once;
     plan->repeated = repeated;
@@ -193,6 +203,20 @@ static void parts(const fg_plan *plan, intptr_t first, intptr_t end)
     const ptrdiff_t size = item_size(f), packed[FG_PLAN_OPERANDS] = {size, size, size, size, size};
     const uintptr_t to = (uintptr_t)(plan->data[f->inputs] + first * size);
     intptr_t n = (intptr_t)((LINE - to % LINE) % LINE) / size; /* from then on by cache lines */
+    if (plan->whole) {
+        const int out = f->inputs, x = out - 2;
+        const fg_rows rows = {(size_t)(end - first),
+                              (size_t)plan->row,
+                              (size_t)(first % plan->row),
+                              plan->data[x] + first * size,
+                              plan->data[out - 1],
+                              out > 2 ? plan->data[0] + first * size : NULL,
+                              plan->data[out] + first * size,
+                              f->outputs > 1 ? plan->data[out + 1] + first * size : NULL,
+                              plan->past};
+        fg_run_rows(f, &rows);
+        return;
+    }
     for (; first < end; first += n, n = 0) {
         char *data[FG_PLAN_OPERANDS];
         if (n == 0)

@@ -350,16 +350,28 @@ def test_rows_of_any_length(fused, n, rng):
     rows = 40_000 // n + 1
     x, *rest = arguments(fused, (rows, n), rng)
     row = [a[0].copy() for a in rest]
-    want = call(fused, x, *[np.broadcast_to(a, x.shape).copy() for a in row])
-    for start in (0, 1, 5):
-        outs = tuple(
-            np.empty(start + x.size, x.dtype)[start:].reshape(x.shape) for _ in range(fused.outputs)
-        )
-        same(call(fused, x, *row, out=outs), want)
-    same(
-        call(fused, row[0], *[x] * len(rest)),
-        call(fused, np.tile(row[0], (rows, 1)), *[x] * len(rest)),
-    )
+    whole = [np.tile(a, (rows, 1)) for a in row]
+    # every operand but the first; the last alone; the first alone
+    for given, full in (
+        ([x, *row], [x, *whole]),
+        ([x, *rest[:-1], row[-1]], [x, *rest[:-1], whole[-1]]),
+        ([row[0], *[x] * len(rest)], [whole[0], *[x] * len(rest)]),
+    ):
+        want = call(fused, *full)
+        same(call(fused, *given), want)
+        for start, past in (0, False), (1, False), (5, False), (0, True), (1, True), (16, True):
+            outs = tuple(
+                np.empty(start + x.size, x.dtype)[start:].reshape(x.shape)
+                for _ in range(fused.outputs)
+            )
+            before = _ufuncs.stream_above(1 if past else 0)
+            try:
+                same(call(fused, *given, out=outs), want)
+            finally:
+                _ufuncs.stream_above(before)
+    in_place = x.copy()
+    outs = (in_place, *(np.empty_like(x) for _ in range(fused.outputs - 1)))
+    same(call(fused, in_place, *row, out=outs), call(fused, x, *whole))
 
 
 def test_rows_of_a_large_array(rng):

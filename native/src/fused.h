@@ -419,9 +419,17 @@ enum { FG_AT_A_TIME = 4 * FG_BLOCK };
  * registers. From the first vector on that has something else the loop above computes, for longer
  * where there is more of it. Where nothing of a vector is near or many have some that is not, a
  * block goes through the steps, as the last few elements do. */
+/* b repeats, with a few more vectors than a period in memory: where it is to begin anew. As a
+ * number, since the pointer is to no element until j is added. */
+#define FG_TURN(dtype)                                                          \
+    if (j >= turn) {                                                            \
+        b = (const fg_##dtype *)(uintptr_t)((uintptr_t)b - period * sizeof *b); \
+        turn += period;                                                         \
+    }
 #define FG_LOOP_FUSED(name, dtype, shape, form)                                                   \
     FG_LOOP_MIXED(name, dtype, shape, form)                                                       \
-    static FG_SINGLE void run_##name##_##dtype(FG_OPERANDS(dtype), int past)                      \
+    static FG_SINGLE void turns_##name##_##dtype(FG_OPERANDS(dtype), int past, size_t turn,       \
+                                                 size_t period)                                   \
     {                                                                                             \
         enum { LANES = FG_LANES_##dtype };                                                        \
         const fg_##dtype near = FG_NEAR_##shape(dtype, form);                                     \
@@ -434,6 +442,7 @@ enum { FG_AT_A_TIME = 4 * FG_BLOCK };
         for (size_t j = 0; j < n || apart.count;) {                                               \
             size_t m = (n - j) / LANES;                                                           \
             int all = m == 0;                                                                     \
+            m = FG_LESSER(m, (turn - j - 1) / LANES + 1);                                         \
             if (m) {                                                                              \
                 V_##dtype s = FG_ARGUMENT_##shape(dtype, x + j, b + j), out_y, out_z;             \
                 if (!mixed) {                                                                     \
@@ -468,16 +477,23 @@ enum { FG_AT_A_TIME = 4 * FG_BLOCK };
             if (all) {                                                                            \
                 const size_t end = j + FG_LESSER(n - j, FG_AT_A_TIME);                            \
                 for (; j < end; j += m) {                                                         \
+                    FG_TURN(dtype);                                                               \
                     m = FG_LESSER(end - j, FG_STEP_##shape(dtype));                               \
+                    m = FG_LESSER(m, turn - j);                                                   \
                     steps_##name##_##dtype(m, x + j, FG_FROM(FG_HAS_B(shape), b, j),              \
                                            FG_FROM(FG_HAS_DY(shape), dy, j), y + j,               \
                                            FG_FROM(FG_HAS_Z(shape), z, j));                       \
                 }                                                                                 \
             }                                                                                     \
+            FG_TURN(dtype);                                                                       \
             if (apart.count > FG_MANY || (apart.count && j == n))                                 \
                 take_apart_##dtype(&apart, FG_HAS_B(shape), FG_HAS_DY(shape), y, z,               \
                                    steps_##name##_##dtype);                                       \
         }                                                                                         \
+    }                                                                                             \
+    static FG_INLINE void run_##name##_##dtype(FG_OPERANDS(dtype), int past)                      \
+    {                                                                                             \
+        turns_##name##_##dtype(n, x, b, dy, y, z, past, SIZE_MAX, SIZE_MAX);                      \
     }
 
 /* float64 and 16 bits go through the steps: float64 because its rows are found first, for a piece at
@@ -567,6 +583,38 @@ enum { FG_AT_A_TIME = 4 * FG_BLOCK };
 #define FG_FUSED(name, dtype, shape, form) \
     FG_STEPS(name, dtype, shape, form)     \
     FG_LOOP_##dtype(name, shape, form) FG_ENTRIES_##shape(name, dtype)
+#include "functions.def"
+
+/* And a third, for rows (internal.h): float32 functions that have b. */
+#define FG_ROWS_f32(name, shape)                                                                 \
+    static void rows_##name##_f32(const fg_rows *r)                                              \
+    {                                                                                            \
+        const size_t whole = FG_REGISTER_LANES_f32 * sizeof(fg_f32);                             \
+        const fg_f32 *x = r->x, *b = (const fg_f32 *)r->b + r->phase, *dy = r->dy;               \
+        fg_f32 *y = r->y, *z = r->z;                                                             \
+        const size_t turn = r->period - r->phase;                                                \
+        size_t head = 0;                                                                         \
+        if (r->past) {                                                                           \
+            head = (size_t)(0 - (uintptr_t)y) % whole / sizeof *y;                               \
+            head = FG_LESSER(head, FG_LESSER(r->n, turn - 1));                                   \
+            turns_##name##_f32(head, x, b, dy, y, z, 0, turn, r->period);                        \
+        }                                                                                        \
+        const int past = r->past && (uintptr_t)(y + head) % whole == 0;                          \
+        turns_##name##_f32(r->n - head, x + head, b + head, FG_FROM(FG_HAS_DY(shape), dy, head), \
+                           y + head, FG_FROM(FG_HAS_Z(shape), z, head), past, turn - head,       \
+                           r->period);                                                           \
+        if (past)                                                                                \
+            v_stream_end();                                                                      \
+    }
+#define FG_ROWS_f64(name, shape)
+#define FG_ROWS_f16(name, shape)
+#define FG_ROWS_bf16(name, shape)
+#define FG_ROWS_bias(name, dtype, shape) FG_ROWS_##dtype(name, shape)
+#define FG_ROWS_bias_backward FG_ROWS_bias
+#define FG_ROWS_glu FG_ROWS_bias
+#define FG_ROWS_glu_backward FG_ROWS_bias
+#define FG_ROWS_value_and_grad(name, dtype, shape)
+#define FG_FUSED(name, dtype, shape, form) FG_ROWS_##shape(name, dtype, shape)
 #include "functions.def"
 
 #define FG_ENTRIES_alone(name, dtype)                                                 \
