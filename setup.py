@@ -221,7 +221,7 @@ library = {
 extension = Extension(
     "fastgelu._ufuncs",
     ["fastgelu/_ufuncs.pyx"] + [f"fastgelu/_{n}.c" for n in ("calls", "loops", "plan", "threads")],
-    include_dirs=[str(HEADER.parent), "fastgelu", numpy.get_include()],
+    include_dirs=[str(HEADER.parent), str(NATIVE / "src"), "fastgelu", numpy.get_include()],
     define_macros=[
         ("NPY_NO_DEPRECATED_API", "NPY_1_25_API_VERSION"),
         ("NPY_TARGET_VERSION", "NPY_1_25_API_VERSION"),

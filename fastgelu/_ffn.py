@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The feed-forward block of a Transformer by blocks of the hidden layer, forward and backward.
 
-A block is ROWS rows of the input at most, and so many hidden units that it has BLOCK elements: it
-stays in the second-level cache. Each product packs the weights anew, so many rows matter more than
-many units; the outputs of the blocks of units are added up.
+A hidden layer of up to AT_ONCE elements stays in the last-level cache as a whole, and is taken as
+one. A larger one is taken by blocks, in the second-level cache: ROWS rows of the input at most, and
+so many hidden units that a block has BLOCK elements. Each product packs the weights anew, so many
+rows matter more than many units; the outputs of the blocks of units are added up.
 
 The hidden layer is kept transposed, (units, rows): W @ xᵀ is the product that NumPy's OpenBLAS is
 best at. x @ Wᵀ takes 2.5 times as long for 4 rows, 1.5 times for 32, 5 % longer for 256. Weights in
-Fortran's order are the transposed matrix as it lies in memory; then x @ Wᵀ is the better one, and
-the hidden layer is (rows, units) in memory, that is in Fortran's order too.
+Fortran's order are the transposed matrix as it lies in memory; then x @ Wᵀ is the better one, by a
+fifth for 9 rows, and the hidden layer is (rows, units).
 
 Blocks of 192 to 240 rows took 1 to 5 % longer than 256; 320 rows need more than a tenth of the
 hidden layer's memory at 2048 rows. The whole layer at once is 2 to 6 % faster from 512 rows on.
 """
 
-import itertools
 import math
 
 import numpy as np
@@ -24,7 +24,11 @@ from fastgelu._ufuncs import ALL_UFUNCS
 
 ROWS = 256
 BLOCK = 256 << 10  # 1 MiB in float32
+WHOLE = 16  # so many rows and columns at once, in OpenBLAS's kernels
+AT_ONCE = 6 * BLOCK  # a hidden layer that is taken as a whole: in the last-level cache
 FEW = 3  # so many rows take less time one by one: a product with a vector packs nothing
+
+_FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)  # of native byte order
 
 _NONE = {"none": ""}
 _FORMS = {"none": "gelu", "tanh": "gelu_tanh", "sigmoid": "gelu_sigmoid"}
@@ -74,15 +78,29 @@ def _gated(form):
 # ---- arguments ---------------------------------------------------------------------------------
 
 
+def _common_dtype(arrays):
+    """float32 or float64, where all are NumPy's own arrays of it."""
+    dtype = None
+    for a in arrays:
+        if type(a) is not np.ndarray or a.dtype is not (dtype or a.dtype):
+            return None
+        dtype = a.dtype
+    return dtype if dtype is _FLOAT32 or dtype is _FLOAT64 else None
+
+
 class _Layer:
     """What a call was given, checked, with the arrays in the dtype that is computed in."""
 
     def __init__(self, weights, biases, **arrays):
         """Of `weights` and `biases`, {label: array}, the last leads out; the rest lead in."""
-        self.arrays = {label: array(x, label) for label, x in {**arrays, **weights}.items()}
-        self.arrays |= {label: array(b, label) for label, b in biases.items() if b is not None}
-        self.dtype = result_dtype(self.arrays.values())
-        self.working = working_dtype(self.dtype)
+        given = {**arrays, **weights, **{k: b for k, b in biases.items() if b is not None}}
+        self.dtype = _common_dtype(given.values())
+        if self.dtype is not None:  # the usual case, in a third of the time
+            self.arrays, self.working = given, self.dtype
+        else:
+            self.arrays = {label: array(x, label) for label, x in given.items()}
+            self.dtype = result_dtype(self.arrays.values())
+            self.working = working_dtype(self.dtype)
         x = self.arrays["x"]
         if not x.ndim:
             raise ValueError("x is a scalar; its last axis must hold the features")
@@ -148,15 +166,16 @@ class _Layer:
 
 
 def _blocks(count, most):
-    """Slices of about equal length that make up `count`."""
-    parts = -(-count // most)
-    bounds = [count * i // max(parts, 1) for i in range(parts + 1)]
-    return [slice(start, end) for start, end in itertools.pairwise(bounds)]
+    """Slices of about equal length that make up `count`; multiples of what BLAS takes at once."""
+    length = -(-count // max(1, -(-count // most)))
+    whole = -(-length // WHOLE) * WHOLE
+    length = max(1, whole if whole <= most else length)
+    return [slice(start, min(start + length, count)) for start in range(0, count, length)]
 
 
 def _units(hidden, rows):
-    """The blocks of hidden units, for blocks of rows."""
-    return _blocks(hidden, max(1, BLOCK // max(1, min(rows, ROWS))))
+    """The blocks of hidden units, for blocks of so many rows."""
+    return _blocks(hidden, max(1, BLOCK // max(1, rows)))
 
 
 def _length(block):
@@ -170,14 +189,13 @@ def _finish(place, result):
 
 
 class _Scratch:
-    """Memory for matrices, reused from block to block, in C's or Fortran's order."""
+    """Memory for matrices, reused from block to block."""
 
-    def __init__(self, size, dtype, order="C"):
+    def __init__(self, size, dtype):
         self.memory = np.empty(size, dtype)
-        self.order = order
 
     def __call__(self, *shape):
-        return self.memory[: math.prod(shape)].reshape(shape, order=self.order)
+        return self.memory[: math.prod(shape)].reshape(shape)
 
 
 # ---- forward -----------------------------------------------------------------------------------
@@ -187,7 +205,8 @@ def ffn(x, w1, b1, w2, b2, approximate="none", activation="gelu", out=None):
     """The feed-forward block of a Transformer: act(x w1ᵀ + b1) w2ᵀ + b2.
 
     Works on blocks of the hidden layer, of up to 256 rows and 1 MiB (float32), so that they stay in
-    the processor's cache and it never exists whole. NumPy's BLAS does the products.
+    the processor's cache and it does not exist whole, unless it has 6 MiB at most. NumPy's BLAS
+    does the products.
 
     Parameters
     ----------
@@ -230,7 +249,8 @@ def ffn(x, w1, b1, w2, b2, approximate="none", activation="gelu", out=None):
     The activation gives the same bits whatever the number of threads. BLAS does not promise that
     for its products: the number of threads and of rows may change their last bits.
 
-    Memory beyond the output: a block of the hidden layer, and the output of 256 rows.
+    Memory beyond the output: a block of the hidden layer, and the output of 256 rows; or the hidden
+    layer of 6 MiB at most, and as much as the output.
 
     Weights in Fortran's order (`numpy.asfortranarray`) are faster for few rows, if many layers take
     turns in the cache.
@@ -249,9 +269,8 @@ def ffn(x, w1, b1, w2, b2, approximate="none", activation="gelu", out=None):
     (w1, w2), (b1, b2) = layer.w, layer.b
     value = _value(form)
 
-    def hidden(xt, units, h):
-        np.matmul(w1[units], xt, out=h)
-        h += b1[units, None] if h.ndim == 2 else b1[units]
+    def hidden(x, units, by_rows, h):
+        _linear(x, w1[units], b1[units], by_rows, h)
         value(h, out=h)
 
     return _forward(layer, out, w1.shape[0], 1, hidden, w2, b2)
@@ -316,45 +335,78 @@ def ffn_glu(
     added = [layer.b[i] if b is not None else None for i, b in enumerate((b_gate, b_up))]
     gated = _gated(form)
 
-    def hidden(xt, units, h, up):
+    def hidden(x, units, by_rows, h, up):
         for w, b, place in ((w_gate, added[0], h), (w_up, added[1], up)):
-            np.matmul(w[units], xt, out=place)
-            if b is not None:
-                place += b[units, None] if place.ndim == 2 else b[units]
+            _linear(x, w[units], None if b is None else b[units], by_rows, place)
         gated(h, up, out=h)
 
     return _forward(layer, out, w_gate.shape[0], 2, hidden, w_down, b_down)
 
 
+def _linear(x, w, b, by_rows, out):
+    """x wᵀ + b, where x and out are rows; or columns, or one of them."""
+    if by_rows:
+        np.matmul(x, w.T, out=out)
+    else:
+        np.matmul(w, x, out=out)
+    if b is not None:
+        out += b if by_rows or out.ndim == 1 else b[:, None]
+
+
 def _forward(layer, out, width, count, hidden, w, b):
-    """The output, where hidden(xᵀ, units, h, ...) puts some units of the hidden layer into h."""
+    """The output, where hidden(x, units, by_rows, h, ...) puts some units of the hidden layer for x
+    into h, as rows or as columns."""
     place, result = layer.output("out", out, layer.shape)
-    rows = len(layer.x)
-    y = result.reshape(rows, w.shape[0])
+    rows, outputs = len(layer.x), w.shape[0]
+    y = result.reshape(rows, outputs)
     if rows <= FEW:
         scratch = [np.empty(width, layer.working) for _ in range(count)]
         for i in range(rows):
-            hidden(layer.cast(layer.x[i]), slice(None), *scratch)
+            hidden(layer.cast(layer.x[i]), slice(None), False, *scratch)
             y[i] = np.matmul(w, scratch[0]) + b
         return _finish(place, result)
 
-    row_blocks, unit_blocks = _blocks(rows, ROWS), _units(width, rows)
-    most = max(map(_length, row_blocks))
-    size = most * max(map(_length, unit_blocks), default=0)
-    order = "C" if w.flags.c_contiguous else "F"  # that in which BLAS takes weights as they are
-    scratch = [_Scratch(size, layer.working, order) for _ in range(count)]
-    product = _Scratch(most * w.shape[0], layer.working, order)
-    # Sums are made where they are not rounded to 16 bits.
+    by_rows = not w.flags.c_contiguous  # that in which BLAS takes weights as they are
     exact = result.dtype == layer.working
-    total = None if exact else _Scratch(most * w.shape[0], layer.working)
+    if rows * width <= AT_ONCE:
+        shape = (rows, width) if by_rows else (width, rows)
+        h, *others = (np.empty(shape, layer.working) for _ in range(count))
+        x = layer.cast(layer.x)
+        hidden(x if by_rows else x.T, slice(None), by_rows, h, *others)
+        if by_rows and exact:
+            np.matmul(h, w.T, out=y)
+            y += b
+        else:
+            y_exact = np.matmul(h, w.T) if by_rows else np.matmul(w, h).T
+            if exact:
+                np.add(y_exact, b, out=y)
+            else:
+                y[...] = y_exact + b
+        return _finish(place, result)
+
+    row_blocks = _blocks(rows, ROWS)
+    most = max(map(_length, row_blocks))
+    unit_blocks = _units(width, most)
+    size = most * max(map(_length, unit_blocks), default=0)
+    scratch = [_Scratch(size, layer.working) for _ in range(count)]
+    in_place = by_rows and len(unit_blocks) == 1
+    product = _Scratch(0 if in_place else most * outputs, layer.working)
+    # Sums are made where they are not rounded to 16 bits.
+    total = None if exact else _Scratch(most * outputs, layer.working)
     for block in row_blocks:
         n = _length(block)
-        xt = layer.cast(layer.x[block]).T
-        added, yb = b, y[block] if exact else total(n, w.shape[0])
+        x = layer.cast(layer.x[block])
+        added, yb = b, y[block] if exact else total(n, outputs)
         for units in unit_blocks:
-            h, *others = (s(_length(units), n) for s in scratch)
-            hidden(xt, units, h, *others)
-            np.add(np.matmul(w[:, units], h, out=product(w.shape[0], n)).T, added, out=yb)
+            m = _length(units)
+            h, *others = (s(n, m) if by_rows else s(m, n) for s in scratch)
+            hidden(x if by_rows else x.T, units, by_rows, h, *others)
+            if in_place:
+                np.add(np.matmul(h, w.T, out=yb), added, out=yb)
+            elif by_rows:
+                np.add(np.matmul(h, w[:, units].T, out=product(n, outputs)), added, out=yb)
+            else:
+                np.add(np.matmul(w[:, units], h, out=product(outputs, n)).T, added, out=yb)
             added = yb
         if not unit_blocks:
             yb[...] = b
@@ -433,7 +485,7 @@ def ffn_backward(grad_output, x, w1, b1, w2, b2, approximate="none", activation=
     dx = dx.reshape(rows, w1.shape[1])
     for total in totals:
         total[...] = 0
-    row_blocks, unit_blocks = _blocks(rows, ROWS), _units(width, rows)
+    row_blocks, unit_blocks = _blocks(rows, ROWS), _units(width, min(rows, ROWS))
     most = max(map(_length, row_blocks), default=0)
     units_most = max(map(_length, unit_blocks), default=0)
     scratch = [_Scratch(most * units_most, layer.working) for _ in range(3)]

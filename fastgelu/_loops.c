@@ -172,8 +172,17 @@ static void one_by_one(const fastgelu_function *f, npy_intp size, char *const *a
 
 /* ---- large: beyond the caches, and over several threads ------------------- */
 
-/* Outputs of more bytes than this are written past the caches. */
+/* Outputs of more bytes than this are written past the caches; and where more than one input takes
+ * its share of the caches too, one of which that is true for all operands together, by a quarter
+ * more. At 16 MiB each that is 27 % of swiglu's time, and one input or two outputs make no difference
+ * (native/NOTES.md). */
 static npy_intp stream_above = (npy_intp)32 << 20;
+
+int fg_streams(int inputs, int outputs, npy_intp bytes)
+{
+    return bytes > stream_above ||
+           (inputs > 1 && outputs == 1 && bytes / 4 * (inputs + 1) > stream_above / 16 * 5);
+}
 
 npy_intp fg_stream_above(npy_intp bytes)
 {
@@ -213,7 +222,7 @@ static void all_parts(const fastgelu_function *f, fg_fetch *fetch, npy_intp size
     const int out = f->inputs, operands = out + f->outputs;
     fg_work work = {f, fetch, size, args, steps, 0};
     int apart = 1; /* the elements of each output */
-    if (!fetch && n > stream_above / size) {
+    if (!fetch && fg_streams(f->inputs, f->outputs, n * size)) {
         work.stream = 1;
         for (int a = 0; a < operands; a++)
             work.stream &= steps[a] == size &&

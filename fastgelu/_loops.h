@@ -32,6 +32,9 @@ extern const int fg_integer_loop_count;
  * it was. At import it is the size of the last-level cache. */
 npy_intp fg_stream_above(npy_intp bytes);
 
+/* Whether so many inputs and outputs of so many bytes each are too much for the caches. */
+int fg_streams(int inputs, int outputs, npy_intp bytes);
+
 /* The compiler that built this file, such as "gcc 12.2.0". */
 const char *fg_compiler(void);
 

@@ -26,8 +26,13 @@ typedef struct fg_plan {
     intptr_t shape[FG_PLAN_DIMENSIONS];
     char *data[FG_PLAN_OPERANDS];
     ptrdiff_t strides[FG_PLAN_DIMENSIONS][FG_PLAN_OPERANDS];
-    void *copies[FG_PLAN_OPERANDS]; /* of inputs that the output would overwrite too early */
-    int flags;                      /* floating-point exceptions raised so far (fenv.h) */
+    void
+        *copies[FG_PLAN_OPERANDS]; /* of inputs that the output would overwrite; rows that repeat */
+    intptr_t row;      /* elements of one; 0: none, or not all other operands are one run */
+    intptr_t at_once;  /* so many more of a row are in its copy */
+    unsigned repeated; /* which operands: a bit each */
+    int whole, past;   /* the last input alone: by a kernel for rows; past the caches */
+    int flags;         /* floating-point exceptions raised so far (fenv.h) */
 } fg_plan;
 
 enum { FG_PLAN_OK, FG_PLAN_SHAPES, FG_PLAN_MEMORY, FG_PLAN_UNKNOWN };

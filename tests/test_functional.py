@@ -284,10 +284,16 @@ def close(got, want, size, dtype, terms=16):
 ROWS = [0, 1, 2, 3, 4, 5, 255, 256, 257, 600]
 
 
+def in_order(args, order):
+    """The same with all matrices but the first in that order."""
+    return [args[0], *(np.asarray(a, order=order) for a in args[1:])]
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize("rows", ROWS)
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_ffn(rng, dtype, rows):
-    args = ffn_arguments((rows,), 24, 96, 20, dtype, rng)
+def test_ffn(rng, dtype, rows, order):
+    args = in_order(ffn_arguments((rows,), 24, 96, 20, dtype, rng), order)
     got = functional.ffn(*args)
     assert got.dtype == numpy_dtype(dtype) and got.shape == (rows, 20)
     assert close(got, plain(*args), reach(*args), numpy_dtype(dtype))
@@ -309,13 +315,26 @@ def small_blocks(monkeypatch):
     """Blocks of 16 rows and 4 units."""
     monkeypatch.setattr(_ffn, "ROWS", 16)
     monkeypatch.setattr(_ffn, "BLOCK", 64)
+    monkeypatch.setattr(_ffn, "AT_ONCE", 64)
 
 
+def test_blocks_are_whole_vectors():
+    for count, most in (832, 341), (300, 256), (47, 4), (1, 256), (0, 256), (5, 1), (50, 17):
+        blocks = _ffn._blocks(count, most)
+        assert [i for b in blocks for i in range(count)[b]] == list(range(count))
+        assert all(0 < b.stop - b.start <= most for b in blocks)
+        if most >= 256:
+            assert all(b.start % _ffn.WHOLE == 0 for b in blocks)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_ffn_of_many_blocks(rng, small_blocks, dtype):
+def test_ffn_of_many_blocks(rng, small_blocks, dtype, order):
     """The outputs of blocks of units are added up, and not in 16 bits."""
-    assert len(_ffn._units(47, 50)) == 12
-    args = ffn_arguments((50,), 8, 47, 6, dtype, rng)
+    assert len(_ffn._units(47, 16)) == 12
+    args = in_order(ffn_arguments((50,), 8, 47, 6, dtype, rng), order)
+    assert close(functional.ffn(*args), plain(*args), reach(*args), numpy_dtype(dtype))
+    args = in_order(ffn_arguments((50,), 8, 3, 6, dtype, rng), order)  # one block of units
     assert close(functional.ffn(*args), plain(*args), reach(*args), numpy_dtype(dtype))
     x, wg, wu, wd, bg, bu, bd = args = glu_arguments((50,), 8, 47, 6, "float64", rng)
     want = (fastgelu.silu(x @ wg.T + bg) * (x @ wu.T + bu)) @ wd.T + bd

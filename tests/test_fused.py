@@ -336,6 +336,52 @@ def test_broadcast(fused, threads, rng):
     )
 
 
+ROWS = [
+    e
+    for e in FUSED
+    if e.name in ("bias_gelu", "bias_silu_backward", "geglu_backward") and e.dtype != "bf16"
+]
+
+
+@pytest.mark.parametrize("fused", ROWS, ids=str)
+@pytest.mark.parametrize("n", [2, 31, 256, 1000, 5000])
+def test_rows_of_any_length(fused, n, rng):
+    """Pieces of repeated rows begin and end anywhere, and outputs in the middle of a line."""
+    rows = 40_000 // n + 1
+    x, *rest = arguments(fused, (rows, n), rng)
+    row = [a[0].copy() for a in rest]
+    whole = [np.tile(a, (rows, 1)) for a in row]
+    # every operand but the first; the last alone; the first alone
+    for given, full in (
+        ([x, *row], [x, *whole]),
+        ([x, *rest[:-1], row[-1]], [x, *rest[:-1], whole[-1]]),
+        ([row[0], *[x] * len(rest)], [whole[0], *[x] * len(rest)]),
+    ):
+        want = call(fused, *full)
+        same(call(fused, *given), want)
+        for start, past in (0, False), (1, False), (5, False), (0, True), (1, True), (16, True):
+            outs = tuple(
+                np.empty(start + x.size, x.dtype)[start:].reshape(x.shape)
+                for _ in range(fused.outputs)
+            )
+            before = _ufuncs.stream_above(1 if past else 0)
+            try:
+                same(call(fused, *given, out=outs), want)
+            finally:
+                _ufuncs.stream_above(before)
+    in_place = x.copy()
+    outs = (in_place, *(np.empty_like(x) for _ in range(fused.outputs - 1)))
+    same(call(fused, in_place, *row, out=outs), call(fused, x, *whole))
+
+
+def test_rows_of_a_large_array(rng):
+    """By smaller pieces, since memory is the limit there."""
+    x = rng.normal(size=(3 << 10, 1000)).astype(np.float32)
+    row = x[5].copy()
+    assert x.nbytes > 8 << 20
+    np.testing.assert_array_equal(fastgelu.bias_gelu(x, row), fastgelu.gelu(x + row))
+
+
 def test_the_other_functions_broadcast_too(binary, threads, rng):
     x = rng.normal(0, 3, (50, 300)).astype(oracle.FORMATS[binary.dtype].numpy)
     row = x[7].copy()

@@ -176,6 +176,16 @@ static const fastgelu_function functions[] = {
 };
 enum { FUNCTIONS = sizeof functions / sizeof functions[0] };
 
+int fg_has_rows(const fastgelu_function *f)
+{
+    return table()->rows[f - functions] != NULL;
+}
+
+void fg_run_rows(const fastgelu_function *f, const fg_rows *rows)
+{
+    table()->rows[f - functions](rows);
+}
+
 const fastgelu_function *fastgelu_function_at(size_t index)
 {
     return index < FUNCTIONS ? &functions[index] : NULL;

@@ -273,111 +273,92 @@ enum { FG_INPUTS_alone = 1, FG_OUTPUTS_alone = 1 };
 #define FG_RESULT_bias(dtype, form) out_y = near_##form##_##dtype(s, 0)
 #define FG_RESULT_alone FG_RESULT_bias
 #define FG_RESULT_bias_backward(dtype, form) \
-    out_y = near_##form##_backward_##dtype(v_load_##dtype(from_dy), s, 0)
+    out_y = near_##form##_backward_##dtype(v_load_##dtype(dy + j), s, 0)
 #define FG_RESULT_glu(dtype, form) \
-    out_y = v_mul_##dtype(near_##form##_##dtype(s, 0), v_load_##dtype(from_b))
-#define FG_RESULT_glu_backward(dtype, form)                                    \
-    const V_##dtype upstream = v_load_##dtype(from_dy);                        \
-    const V_##dtype product = v_mul_##dtype(upstream, v_load_##dtype(from_b)); \
-    out_y = near_##form##_backward_##dtype(product, s, 0);                     \
+    out_y = v_mul_##dtype(near_##form##_##dtype(s, 0), v_load_##dtype(b + j))
+#define FG_RESULT_glu_backward(dtype, form)                                   \
+    const V_##dtype upstream = v_load_##dtype(dy + j);                        \
+    const V_##dtype product = v_mul_##dtype(upstream, v_load_##dtype(b + j)); \
+    out_y = near_##form##_backward_##dtype(product, s, 0);                    \
     out_z = v_mul_##dtype(near_##form##_##dtype(s, 0), upstream)
 #define FG_RESULT_value_and_grad(dtype, form) \
     out_y = near_##form##_##dtype(s, 0);      \
     out_z = near_##form##_grad_##dtype(s, 0)
 
-/* Elements that are not near, and where they belong; and copies of the vectors they were in, with
- * zeros in their place, which raise no flag. */
-enum { FG_APART = 64, FG_VECTORS = 6, FG_MARKS = 32 };
-#define FG_SET_APART(dtype)                                                                     \
-    typedef struct apart_##dtype {                                                              \
-        size_t count, at[FG_APART];                                                             \
-        fg_##dtype x[FG_APART], b[FG_APART], dy[FG_APART];                                      \
-    } apart_##dtype;                                                                            \
-    typedef struct vectors_##dtype {                                                            \
-        fg_##dtype x[FG_VECTORS][FG_LANES_##dtype], b[FG_VECTORS][FG_LANES_##dtype],            \
-            dy[FG_VECTORS][FG_LANES_##dtype];                                                   \
-    } vectors_##dtype;                                                                          \
-    static FG_INLINE void put_apart_##dtype(apart_##dtype *apart, vectors_##dtype *v, size_t k, \
-                                            unsigned which, size_t j, const fg_##dtype *x,      \
-                                            const fg_##dtype *b, const fg_##dtype *dy)          \
-    {                                                                                           \
-        memcpy(v->x[k], x + j, sizeof v->x[k]);                                                 \
-        if (b)                                                                                  \
-            memcpy(v->b[k], b + j, sizeof v->b[k]);                                             \
-        if (dy)                                                                                 \
-            memcpy(v->dy[k], dy + j, sizeof v->dy[k]);                                          \
-        for (; which; which &= which - 1) {                                                     \
-            const size_t i = FG_LOWEST_BIT(which), to = apart->count++;                         \
-            apart->at[to] = j + i;                                                              \
-            apart->x[to] = x[j + i];                                                            \
-            v->x[k][i] = 0;                                                                     \
-            if (b) {                                                                            \
-                apart->b[to] = b[j + i];                                                        \
-                v->b[k][i] = 0;                                                                 \
-            }                                                                                   \
-            if (dy) {                                                                           \
-                apart->dy[to] = dy[j + i];                                                      \
-                v->dy[k][i] = 0;                                                                \
-            }                                                                                   \
-        }                                                                                       \
-    }                                                                                           \
-    /* They go through the steps by whole vectors, for which the loops are fastest. */          \
-    static FG_SINGLE void take_apart_##dtype(apart_##dtype *apart, int has_b, int has_dy,       \
-                                             fg_##dtype *y, fg_##dtype *z,                      \
-                                             void (*steps)(FG_OPERANDS(dtype)))                 \
-    {                                                                                           \
-        size_t n = apart->count;                                                                \
-        for (; n % FG_LANES_##dtype; n++) {                                                     \
-            apart->x[n] = apart->x[0];                                                          \
-            if (has_b)                                                                          \
-                apart->b[n] = apart->b[0];                                                      \
-            if (has_dy)                                                                         \
-                apart->dy[n] = apart->dy[0];                                                    \
-        }                                                                                       \
-        steps(n, apart->x, apart->b, apart->dy, apart->x, apart->b);                            \
-        for (size_t k = 0; k < apart->count; k++) {                                             \
-            y[apart->at[k]] = apart->x[k];                                                      \
-            if (z)                                                                              \
-                z[apart->at[k]] = apart->b[k];                                                  \
-        }                                                                                       \
-        apart->count = 0;                                                                       \
+/* Elements that are not near, and where they belong. They are set apart and go through the steps
+ * many together. */
+enum { FG_MANY = 64, FG_VECTORS = 6, FG_MARKS = 64, FG_FEW_MARKS = 16 };
+/* Vectors that have some: which of their elements, and where. One more is written than counts. */
+typedef struct fg_marks {
+    size_t count;
+    unsigned which[FG_VECTORS + 1];
+    size_t at[FG_VECTORS + 1];
+} fg_marks;
+#define FG_SET_APART(dtype)                                                                       \
+    enum { FG_MOST_APART_##dtype = FG_MANY + FG_VECTORS * FG_LANES_##dtype };                     \
+    typedef struct apart_##dtype {                                                                \
+        size_t count, at[FG_MOST_APART_##dtype];                                                  \
+        fg_##dtype x[FG_MOST_APART_##dtype], b[FG_MOST_APART_##dtype], dy[FG_MOST_APART_##dtype]; \
+    } apart_##dtype;                                                                              \
+    static FG_SINGLE void put_apart_##dtype(apart_##dtype *apart, const fg_marks *marks,          \
+                                            const fg_##dtype *x, const fg_##dtype *b,             \
+                                            const fg_##dtype *dy)                                 \
+    {                                                                                             \
+        size_t to = apart->count;                                                                 \
+        for (size_t k = 0; k < marks->count; k++) {                                               \
+            unsigned which = marks->which[k];                                                     \
+            do {                                                                                  \
+                const size_t i = marks->at[k] + FG_LOWEST_BIT(which);                             \
+                apart->at[to] = i;                                                                \
+                apart->x[to] = x[i];                                                              \
+                if (b)                                                                            \
+                    apart->b[to] = b[i];                                                          \
+                if (dy)                                                                           \
+                    apart->dy[to] = dy[i];                                                        \
+                to++;                                                                             \
+                which &= which - 1;                                                               \
+            } while (which);                                                                      \
+        }                                                                                         \
+        apart->count = to;                                                                        \
+    }                                                                                             \
+    /* They go through the steps by whole vectors, for which the loops are fastest. */            \
+    static FG_SINGLE void take_apart_##dtype(apart_##dtype *apart, int has_b, int has_dy,         \
+                                             fg_##dtype *y, fg_##dtype *z,                        \
+                                             void (*steps)(FG_OPERANDS(dtype)))                   \
+    {                                                                                             \
+        size_t n = apart->count;                                                                  \
+        for (; n % FG_LANES_##dtype; n++) {                                                       \
+            apart->x[n] = apart->x[0];                                                            \
+            if (has_b)                                                                            \
+                apart->b[n] = apart->b[0];                                                        \
+            if (has_dy)                                                                           \
+                apart->dy[n] = apart->dy[0];                                                      \
+        }                                                                                         \
+        steps(n, apart->x, apart->b, apart->dy, apart->x, apart->b);                              \
+        for (size_t k = 0; k < apart->count; k++) {                                               \
+            y[apart->at[k]] = apart->x[k];                                                        \
+            if (z)                                                                                \
+                z[apart->at[k]] = apart->b[k];                                                    \
+        }                                                                                         \
+        apart->count = 0;                                                                         \
     }
 FG_SET_APART(f32)
 
-/* Looks at `most` vectors from j on and puts apart what is not near, as long as there is room and
- * the vector has something near: how many these are, which of them have copies, and whether all
- * of the block is better taken through the steps from there on. So it is, from j on, where many
- * vectors have some. */
-#define FG_MARK(name, dtype, argument)                                                            \
-    static FG_SINGLE size_t mark_##name##_##dtype(apart_##dtype *apart, vectors_##dtype *vectors, \
-                                                  size_t most, size_t j, const fg_##dtype *x,     \
-                                                  const fg_##dtype *b, const fg_##dtype *dy,      \
-                                                  fg_##dtype near, unsigned *marks, int *all)     \
-    {                                                                                             \
-        const size_t before = apart->count;                                                       \
-        size_t some = 0, m = 0;                                                                   \
-        for (; m < most; m++) {                                                                   \
-            const size_t i = j + m * FG_LANES_##dtype;                                            \
-            const I_##dtype size = FG_SIZE(dtype, argument(dtype, x + i, b + i));                 \
-            if (i_any_above_##dtype(size, near)) {                                                \
-                *all = i_all_above_##dtype(size, near);                                           \
-                if (*all)                                                                         \
-                    break;                                                                        \
-                if (some == FG_VECTORS || apart->count > FG_APART - FG_LANES_##dtype) {           \
-                    if (m < 2 * FG_VECTORS) { /* many: undone */                                  \
-                        apart->count = before;                                                    \
-                        *marks = 0;                                                               \
-                        *all = 1;                                                                 \
-                        return 0;                                                                 \
-                    }                                                                             \
-                    break;                                                                        \
-                }                                                                                 \
-                put_apart_##dtype(apart, vectors, some++, i_above_##dtype(size, near), i, x, b,   \
-                                  dy);                                                            \
-                *marks |= 1u << m;                                                                \
-            }                                                                                     \
-        }                                                                                         \
-        return m;                                                                                 \
+/* Looks at no more vectors from j on than have room: where it ended. */
+#define FG_MARK(name, dtype, argument)                                                        \
+    static FG_SINGLE size_t mark_##name##_##dtype(fg_marks *marks, size_t j, size_t end,      \
+                                                  const fg_##dtype *x, const fg_##dtype *b,   \
+                                                  fg_##dtype near)                            \
+    {                                                                                         \
+        (void)b;                                                                              \
+        for (marks->count = 0; j < end && marks->count < FG_VECTORS; j += FG_LANES_##dtype) { \
+            const unsigned which =                                                            \
+                i_above_##dtype(FG_SIZE(dtype, argument(dtype, x + j, b + j)), near);         \
+            marks->which[marks->count] = which;                                               \
+            marks->at[marks->count] = j;                                                      \
+            marks->count += which != 0;                                                       \
+        }                                                                                     \
+        return j;                                                                             \
     }
 FG_MARK(sum, f32, FG_SUM)
 FG_MARK(alone, f32, FG_ALONE)
@@ -388,91 +369,131 @@ FG_MARK(alone, f32, FG_ALONE)
 #define FG_MARK_value_and_grad(dtype) mark_alone_##dtype
 #define FG_MARK_alone(dtype) mark_alone_##dtype
 
-/* Where the next vector's operands are, and its argument. */
-#define FG_TAKE(dtype, shape)                           \
-    do {                                                \
-        from_x = x + j;                                 \
-        from_b = FG_FROM(FG_HAS_B(shape), b, j);        \
-        from_dy = FG_FROM(FG_HAS_DY(shape), dy, j);     \
-        if (marks & 1) {                                \
-            from_x = vectors.x[some];                   \
-            from_b = vectors.b[some];                   \
-            from_dy = vectors.dy[some];                 \
-            some++;                                     \
-        }                                               \
-        s = FG_ARGUMENT_##shape(dtype, from_x, from_b); \
-        (void)from_b, (void)from_dy;                    \
-    } while (0)
+/* The arguments, with -near where they are not near: value and slope there are below 1, and raise
+ * no flag whatever they are multiplied with. */
+#define FG_TAME(dtype, s, size, near)                                             \
+    v_select_negative_##dtype(                                                    \
+        v_real_##dtype(i_sub_##dtype(v_bits_##dtype(v_set_##dtype(near)), size)), \
+        v_set_##dtype(-(near)), s)
 
 /* So many elements go through the steps then, and so many of them at once. */
-enum {
-    FG_AT_A_TIME_bias = 512,
-    FG_AT_A_TIME_bias_backward = 512,
-    FG_AT_A_TIME_glu = 512,
-    FG_AT_A_TIME_glu_backward = 512,
-    FG_AT_A_TIME_value_and_grad = 512,
-    FG_AT_A_TIME_alone = 4 * FG_BLOCK
-};
+enum { FG_AT_A_TIME = 4 * FG_BLOCK };
 #define FG_STEP_bias(dtype) FG_FUSED_BLOCK_##dtype
 #define FG_STEP_bias_backward FG_STEP_bias
 #define FG_STEP_glu FG_STEP_bias
 #define FG_STEP_glu_backward FG_STEP_bias
 #define FG_STEP_value_and_grad FG_STEP_bias
-#define FG_STEP_alone(dtype) FG_AT_A_TIME_alone
+#define FG_STEP_alone(dtype) FG_AT_A_TIME
+
+/* Vectors from j to the end, or until there is no room for marks: where it ended. No branch depends
+ * on the data; where an element is not near, something is written, and noted. */
+#define FG_LOOP_MIXED(name, dtype, shape, form)                                                   \
+    static FG_SINGLE size_t mixed_##name##_##dtype(size_t j, size_t end, const fg_##dtype *x,     \
+                                                   const fg_##dtype *b, const fg_##dtype *dy,     \
+                                                   fg_##dtype *y, fg_##dtype *z, fg_marks *marks) \
+    {                                                                                             \
+        const fg_##dtype near = FG_NEAR_##shape(dtype, form);                                     \
+        enum { past = 0 }; /* what is set apart is written there again */                         \
+        (void)b, (void)dy, (void)z;                                                               \
+        size_t k = 0;                                                                             \
+        for (; j < end && k < FG_VECTORS; j += FG_LANES_##dtype) {                                \
+            const V_##dtype given = FG_ARGUMENT_##shape(dtype, x + j, b + j);                     \
+            const I_##dtype size = FG_SIZE(dtype, given);                                         \
+            const unsigned which = i_above_##dtype(size, near);                                   \
+            marks->which[k] = which;                                                              \
+            marks->at[k] = j;                                                                     \
+            k += which != 0;                                                                      \
+            const V_##dtype s = FG_TAME(dtype, given, size, near);                                \
+            V_##dtype out_y, out_z;                                                               \
+            FG_RESULT_##shape(dtype, form);                                                       \
+            FG_STORE(dtype, y, out_y);                                                            \
+            if (FG_HAS_Z(shape))                                                                  \
+                FG_STORE(dtype, z, out_z);                                                        \
+        }                                                                                         \
+        marks->count = k;                                                                         \
+        return j;                                                                                 \
+    }
 
 /* Vector after vector while all is near: the next one is looked at when one is done. That way
  * nothing leaves the loop before its arithmetic, without which gcc does not keep the tables in
- * registers. From the first vector on that has something else, blocks are marked before. Where
- * nothing of a vector is near or many have some that is not, a block goes through the steps, as the
- * last few elements do. */
+ * registers. From the first vector on that has something else the loop above computes, for longer
+ * where there is more of it. Where nothing of a vector is near or many have some that is not, a
+ * block goes through the steps, as the last few elements do. */
+/* b repeats, with a few more vectors than a period in memory: where it is to begin anew. As a
+ * number, since the pointer is to no element until j is added. */
+#define FG_TURN(dtype)                                                          \
+    if (j >= turn) {                                                            \
+        b = (const fg_##dtype *)(uintptr_t)((uintptr_t)b - period * sizeof *b); \
+        turn += period;                                                         \
+    }
 #define FG_LOOP_FUSED(name, dtype, shape, form)                                                   \
-    static FG_SINGLE void run_##name##_##dtype(FG_OPERANDS(dtype), int past)                      \
+    FG_LOOP_MIXED(name, dtype, shape, form)                                                       \
+    static FG_SINGLE void turns_##name##_##dtype(FG_OPERANDS(dtype), int past, size_t turn,       \
+                                                 size_t period)                                   \
     {                                                                                             \
         enum { LANES = FG_LANES_##dtype };                                                        \
         const fg_##dtype near = FG_NEAR_##shape(dtype, form);                                     \
         apart_##dtype apart;                                                                      \
-        vectors_##dtype vectors;                                                                  \
-        int mixed = 0;                                                                            \
+        fg_marks marks;                                                                           \
+        /* then what is set apart has to be read before */                                        \
+        const int in_place = y == x || y == b || y == dy || (z && (z == x || z == b || z == dy)); \
+        size_t mixed = 0; /* vectors */                                                           \
         apart.count = 0;                                                                          \
         for (size_t j = 0; j < n || apart.count;) {                                               \
-            unsigned marks = 0;                                                                   \
-            int all = 0;                                                                          \
-            size_t m = FG_LESSER((n - j) / LANES, FG_MARKS), some = 0;                            \
-            fg_##dtype limit = near;                                                              \
-            if (mixed) {                                                                          \
-                m = FG_MARK_##shape(dtype)(&apart, &vectors, m, j, x, b, dy, near, &marks, &all); \
-                limit = near + near; /* nothing that is left is above */                          \
-                mixed = all || marks;                                                             \
-            }                                                                                     \
+            size_t m = (n - j) / LANES;                                                           \
+            int all = m == 0;                                                                     \
+            m = FG_LESSER(m, (turn - j - 1) / LANES + 1);                                         \
             if (m) {                                                                              \
-                const fg_##dtype *from_x, *from_b, *from_dy;                                      \
-                V_##dtype s, out_y, out_z;                                                        \
-                FG_TAKE(dtype, shape);                                                            \
-                while (!i_any_above_##dtype(FG_SIZE(dtype, s), limit)) {                          \
-                    FG_RESULT_##shape(dtype, form);                                               \
-                    FG_STORE(dtype, y, out_y);                                                    \
-                    if (FG_HAS_Z(shape))                                                          \
-                        FG_STORE(dtype, z, out_z);                                                \
-                    j += LANES;                                                                   \
-                    marks >>= 1;                                                                  \
-                    if (!--m)                                                                     \
-                        break;                                                                    \
-                    FG_TAKE(dtype, shape);                                                        \
+                V_##dtype s = FG_ARGUMENT_##shape(dtype, x + j, b + j), out_y, out_z;             \
+                if (!mixed) {                                                                     \
+                    while (!i_any_above_##dtype(FG_SIZE(dtype, s), near)) {                       \
+                        FG_RESULT_##shape(dtype, form);                                           \
+                        FG_STORE(dtype, y, out_y);                                                \
+                        if (FG_HAS_Z(shape))                                                      \
+                            FG_STORE(dtype, z, out_z);                                            \
+                        j += LANES;                                                               \
+                        if (!--m)                                                                 \
+                            break;                                                                \
+                        s = FG_ARGUMENT_##shape(dtype, x + j, b + j);                             \
+                    }                                                                             \
+                    if (m)                                                                        \
+                        mixed = FG_FEW_MARKS;                                                     \
+                } else if (i_all_above_##dtype(FG_SIZE(dtype, s), near)) {                        \
+                    all = 1;                                                                      \
+                } else {                                                                          \
+                    const size_t first = j;                                                       \
+                    size_t end = j + FG_LESSER(m, mixed) * LANES;                                 \
+                    if (in_place) {                                                               \
+                        end = FG_MARK_##shape(dtype)(&marks, j, end, x, b, near);                 \
+                        put_apart_##dtype(&apart, &marks, x, b, dy);                              \
+                    }                                                                             \
+                    j = mixed_##name##_##dtype(j, end, x, b, dy, y, z, &marks);                   \
+                    if (!in_place)                                                                \
+                        put_apart_##dtype(&apart, &marks, x, b, dy);                              \
+                    mixed = marks.count < 2 ? marks.count * FG_FEW_MARKS : FG_MARKS;              \
+                    all = marks.count == FG_VECTORS && j - first < 2 * FG_VECTORS * LANES;        \
                 }                                                                                 \
-                mixed |= m != 0;                                                                  \
-            } else if (all || n - j < LANES) {                                                    \
-                const size_t end = j + FG_LESSER(n - j, FG_AT_A_TIME_##shape);                    \
+            }                                                                                     \
+            if (all) {                                                                            \
+                const size_t end = j + FG_LESSER(n - j, FG_AT_A_TIME);                            \
                 for (; j < end; j += m) {                                                         \
+                    FG_TURN(dtype);                                                               \
                     m = FG_LESSER(end - j, FG_STEP_##shape(dtype));                               \
+                    m = FG_LESSER(m, turn - j);                                                   \
                     steps_##name##_##dtype(m, x + j, FG_FROM(FG_HAS_B(shape), b, j),              \
                                            FG_FROM(FG_HAS_DY(shape), dy, j), y + j,               \
                                            FG_FROM(FG_HAS_Z(shape), z, j));                       \
                 }                                                                                 \
             }                                                                                     \
-            if (apart.count > FG_APART - LANES || (apart.count && j == n))                        \
+            FG_TURN(dtype);                                                                       \
+            if (apart.count > FG_MANY || (apart.count && j == n))                                 \
                 take_apart_##dtype(&apart, FG_HAS_B(shape), FG_HAS_DY(shape), y, z,               \
                                    steps_##name##_##dtype);                                       \
         }                                                                                         \
+    }                                                                                             \
+    static FG_INLINE void run_##name##_##dtype(FG_OPERANDS(dtype), int past)                      \
+    {                                                                                             \
+        turns_##name##_##dtype(n, x, b, dy, y, z, past, SIZE_MAX, SIZE_MAX);                      \
     }
 
 /* float64 and 16 bits go through the steps: float64 because its rows are found first, for a piece at
@@ -562,6 +583,38 @@ enum {
 #define FG_FUSED(name, dtype, shape, form) \
     FG_STEPS(name, dtype, shape, form)     \
     FG_LOOP_##dtype(name, shape, form) FG_ENTRIES_##shape(name, dtype)
+#include "functions.def"
+
+/* And a third, for rows (internal.h): float32 functions that have b. */
+#define FG_ROWS_f32(name, shape)                                                                 \
+    static void rows_##name##_f32(const fg_rows *r)                                              \
+    {                                                                                            \
+        const size_t whole = FG_REGISTER_LANES_f32 * sizeof(fg_f32);                             \
+        const fg_f32 *x = r->x, *b = (const fg_f32 *)r->b + r->phase, *dy = r->dy;               \
+        fg_f32 *y = r->y, *z = r->z;                                                             \
+        const size_t turn = r->period - r->phase;                                                \
+        size_t head = 0;                                                                         \
+        if (r->past) {                                                                           \
+            head = (size_t)(0 - (uintptr_t)y) % whole / sizeof *y;                               \
+            head = FG_LESSER(head, FG_LESSER(r->n, turn - 1));                                   \
+            turns_##name##_f32(head, x, b, dy, y, z, 0, turn, r->period);                        \
+        }                                                                                        \
+        const int past = r->past && (uintptr_t)(y + head) % whole == 0;                          \
+        turns_##name##_f32(r->n - head, x + head, b + head, FG_FROM(FG_HAS_DY(shape), dy, head), \
+                           y + head, FG_FROM(FG_HAS_Z(shape), z, head), past, turn - head,       \
+                           r->period);                                                           \
+        if (past)                                                                                \
+            v_stream_end();                                                                      \
+    }
+#define FG_ROWS_f64(name, shape)
+#define FG_ROWS_f16(name, shape)
+#define FG_ROWS_bf16(name, shape)
+#define FG_ROWS_bias(name, dtype, shape) FG_ROWS_##dtype(name, shape)
+#define FG_ROWS_bias_backward FG_ROWS_bias
+#define FG_ROWS_glu FG_ROWS_bias
+#define FG_ROWS_glu_backward FG_ROWS_bias
+#define FG_ROWS_value_and_grad(name, dtype, shape)
+#define FG_FUSED(name, dtype, shape, form) FG_ROWS_##shape(name, dtype, shape)
 #include "functions.def"
 
 #define FG_ENTRIES_alone(name, dtype)                                                 \

@@ -101,6 +101,31 @@ enum {
     FG_MOST_OPERANDS = 5
 };
 
+/* The place of a function in the registry. */
+enum {
+#define FG_FUNCTION(name, dtype, inputs, max_ulp) FG_PLACE_##name##_##dtype,
+#define FG_FUSED(name, dtype, shape, form) FG_PLACE_##name##_##dtype,
+#include "functions.def"
+    FG_FUNCTION_COUNT
+};
+
+/* A call of a fused function on n elements whose operand b is a row of `period` elements that
+ * repeats: it begins with element `phase`, and behind the row it lies in memory once more, for a few
+ * vectors. With `past` results go past the caches; they are no inputs then. */
+typedef struct fg_rows {
+    size_t n, period, phase;
+    const void *x, *b, *dy; /* x: or a */
+    void *y, *z;
+    int past;
+} fg_rows;
+
+/* Rows of less are not worth it: they end with every few vectors. */
+enum { FG_SHORTEST_ROW = 256 };
+
+/* Hidden, for the Python extension: whether the function has such a kernel; the call. */
+int fg_has_rows(const fastgelu_function *f);
+void fg_run_rows(const fastgelu_function *f, const fg_rows *rows);
+
 /* One table a target: its name, a slot for every registered function, and what takes elements of
  * `size` bytes from where they lie `step` bytes apart to a packed array, and back. */
 typedef struct fg_table {
@@ -114,6 +139,7 @@ typedef struct fg_table {
     FG_KERNEL_##shape((*name##_##dtype), dtype); \
     FG_KERNEL_##shape((*stream_##name##_##dtype), dtype);
 #include "functions.def"
+    void (*rows[FG_FUNCTION_COUNT])(const fg_rows *rows); /* NULL: none */
 } fg_table;
 
 #define FG_TARGET(name) extern const fg_table fg_##name;

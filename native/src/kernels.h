@@ -478,6 +478,16 @@ static FG_INLINE int near_16(size_t n, const uint16_t *x, uint16_t far)
 #include "kernels_grad2.h"
 #include "strides.h"
 
+#define FG_ENTRY_f32(name) rows_##name##_f32
+#define FG_ENTRY_f64(name) NULL
+#define FG_ENTRY_f16 FG_ENTRY_f64
+#define FG_ENTRY_bf16 FG_ENTRY_f64
+#define FG_ENTRY_bias(name, dtype) FG_ENTRY_##dtype(name)
+#define FG_ENTRY_bias_backward FG_ENTRY_bias
+#define FG_ENTRY_glu FG_ENTRY_bias
+#define FG_ENTRY_glu_backward FG_ENTRY_bias
+#define FG_ENTRY_value_and_grad(name, dtype) NULL
+
 #define FG_STRING_(name) #name
 #define FG_STRING(name) FG_STRING_(name)
 #define FG_TABLE_(name) fg_##name
@@ -490,4 +500,9 @@ const fg_table FG_TABLE(FG_TARGET_NAME) = {
 #define FG_FUNCTION(name, dtype, inputs, max_ulp) loop_##name##_##dtype, stream_##name##_##dtype,
 #define FG_FUSED(name, dtype, shape, form) loop_##name##_##dtype, stream_##name##_##dtype,
 #include "functions.def"
+    {
+#define FG_FUNCTION(name, dtype, inputs, max_ulp) NULL,
+#define FG_FUSED(name, dtype, shape, form) FG_ENTRY_##shape(name, dtype),
+#include "functions.def"
+    },
 };
