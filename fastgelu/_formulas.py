@@ -439,15 +439,15 @@ def formulas(V, I, K):
         k = V.fma(u, V.set(K.silu_log2e), shifter)
         n = V.sub(k, shifter)
         g = V.fnma(n, V.set(K.silu_step_lo), V.fnma(n, V.set(K.silu_step_hi), u))
-        s = begun(k, g, g, g)
+        q = V.mul(g,
+            V.fma(g, polynomial(g, V.mul(g, g), K.silu_exp, 1, len(K.silu_exp) - 1),
+                V.set(K.silu_exp[0])))
+        s = begun(k, q, q, q)
         return s
 
     def end_silu_slope(t, s, scale, unit, terms):
         a = pair(V.sub(t, V.set(K.one)), V.set(K.zero))
-        return sigmoid_slope(t, scale, unit,
-            V.mul(s.g,
-                V.fma(s.g, polynomial(s.g, V.mul(s.g, s.g), K.silu_exp, 1, len(K.silu_exp) - 1),
-                    V.set(K.silu_exp[0]))), a, V.set(K.silu_grad_deep), terms)
+        return sigmoid_slope(t, scale, unit, s.g, a, V.set(K.silu_grad_deep), terms)
 
     def begin_gelu_sigmoid_slope(t, shifter):
         u = V.neg(t)
@@ -457,17 +457,16 @@ def formulas(V, I, K):
         a = two_product(t, V.set(K.gelu_sigmoid_rate_hi))
         a = pair(V.sub(a.hi, V.set(K.one)), a.lo)
         a = pair(a.hi, V.fma(t, V.set(K.gelu_sigmoid_rate_lo), a.lo))
-        s = begun(k, g, a.hi, a.lo)
+        s = begun(k,
+            V.mul(g,
+                V.fma(g,
+                    polynomial(g, V.mul(g, g), K.gelu_sigmoid_exp, 1, len(K.gelu_sigmoid_exp) - 1),
+                        V.set(K.gelu_sigmoid_exp[0]))), a.hi, a.lo)
         return s
 
     def end_gelu_sigmoid_slope(t, s, scale, unit, terms):
         a = pair(s.a, s.b)
-        return sigmoid_slope(t, scale, unit,
-            V.mul(s.g,
-                V.fma(s.g,
-                    polynomial(s.g, V.mul(s.g, s.g), K.gelu_sigmoid_exp, 1,
-                        len(K.gelu_sigmoid_exp) - 1), V.set(K.gelu_sigmoid_exp[0]))), a,
-                            V.set(K.gelu_sigmoid_grad_deep), terms)
+        return sigmoid_slope(t, scale, unit, s.g, a, V.set(K.gelu_sigmoid_grad_deep), terms)
 
     def begin_gelu_tanh_slope(t, shifter):
         u = tanh_argument(V.neg(t))

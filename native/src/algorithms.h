@@ -50,8 +50,8 @@ typedef struct pair {
     V hi, lo;
 } pair;
 
-/* What begin_<function> leaves to end_<function>: the exponential as k and g (see below), and of
- * gelu h, of a slope of the sigmoid forms a sum a + b. */
+/* What begin_<function> leaves to end_<function>: the exponential as k and g (see below), or q in
+ * place of g where that divides the work better; of gelu h, of a slope a sum a + b. */
 typedef struct begun {
     V k, g, a, b;
 } begun;
@@ -464,21 +464,21 @@ static FG_INLINE V sigmoid_slope(V t, V scale, V unit, V q, pair a, V deep, int 
     }
     return v_mul(v_add(a.hi, v_fma(a.hi, q, v_fma(low, q, low))), scale);
 }
-#define FG_SIGMOID_SLOPE(form, a)                                                                  \
-    sigmoid_slope(t, scale, unit, v_mul(s.g, FG_EXPM1_OVER(s.g, form)), a, FG_C(form##_grad_deep), \
-                  terms)
+#define FG_SIGMOID_SLOPE(form, q, a) \
+    sigmoid_slope(t, scale, unit, q, a, FG_C(form##_grad_deep), terms)
 
 static FG_INLINE begun FG_NAME(begin_silu_slope)(V t, V shifter)
 {
     FG_SILU_EXPONENTIAL(t, shifter);
-    const begun s = {k, g, g, g};
+    const V q = v_mul(g, FG_EXPM1_OVER(g, silu));
+    const begun s = {k, q, q, q};
     return s;
 }
 
 static FG_INLINE V FG_NAME(end_silu_slope)(V t, begun s, V scale, V unit, int terms)
 {
     const pair a = {v_sub(t, FG_C(one)), FG_C(zero)};
-    return FG_SIGMOID_SLOPE(silu, a);
+    return FG_SIGMOID_SLOPE(silu, s.g, a);
 }
 
 static FG_INLINE begun FG_NAME(begin_gelu_sigmoid_slope)(V t, V shifter)
@@ -487,14 +487,14 @@ static FG_INLINE begun FG_NAME(begin_gelu_sigmoid_slope)(V t, V shifter)
     pair a = two_product(t, FG_C(gelu_sigmoid_rate_hi));
     a.hi = v_sub(a.hi, FG_C(one)); /* exact */
     a.lo = v_fma(t, FG_C(gelu_sigmoid_rate_lo), a.lo);
-    const begun s = {k, g, a.hi, a.lo};
+    const begun s = {k, v_mul(g, FG_EXPM1_OVER(g, gelu_sigmoid)), a.hi, a.lo};
     return s;
 }
 
 static FG_INLINE V FG_NAME(end_gelu_sigmoid_slope)(V t, begun s, V scale, V unit, int terms)
 {
     const pair a = {s.a, s.b};
-    return FG_SIGMOID_SLOPE(gelu_sigmoid, a);
+    return FG_SIGMOID_SLOPE(gelu_sigmoid, s.g, a);
 }
 
 static FG_INLINE begun FG_NAME(begin_gelu_tanh_slope)(V t, V shifter)
@@ -519,7 +519,7 @@ static FG_INLINE begun FG_NAME(begin_gelu_tanh_slope)(V t, V shifter)
 static FG_INLINE V FG_NAME(end_gelu_tanh_slope)(V t, begun s, V scale, V unit, int terms)
 {
     const pair a = {s.a, s.b};
-    return FG_SIGMOID_SLOPE(gelu_tanh, a);
+    return FG_SIGMOID_SLOPE(gelu_tanh, v_mul(s.g, FG_EXPM1_OVER(s.g, gelu_tanh)), a);
 }
 
 static FG_INLINE V finish_slope(V x, V limit, V p, int some)
