@@ -750,7 +750,7 @@ print(time.time())
 """
     for _ in range(3):
         ended = float(run(source))
-        assert time.time() - ended < 1
+        assert time.time() - ended < 10  # not after the call that would last for ever
 
 
 # ---- the floating-point environment -----------------------------------------------------------
