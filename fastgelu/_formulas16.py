@@ -24,6 +24,9 @@ def formulas(V, I, K):
             i -= 1
         return sum
 
+    def small(a, b):
+        return V.fma(a, b, V.set(K.minus_zero))
+
     def clamped(t, limit):
         return V.select_above(t, limit, limit, t)
 
@@ -177,9 +180,9 @@ def formulas(V, I, K):
         rest = V.fnma(t,
             V.fma(V.mul(t, t), V.set(K.gelu_tanh_grad_slope[1]), V.set(K.gelu_tanh_grad_slope[0])),
                 V.set(K.one))
-        plain = V.mul(e, unit)
+        plain = small(e, unit)
         m = V.sub(V.set(K.one), plain)
-        d2 = V.fma(m, m, V.mul(plain, V.set(K.four)))
+        d2 = V.fma(m, m, small(plain, V.set(K.four)))
         r = tail(e, V.div(V.add(plain, rest), d2), k)
         return r
 
@@ -190,9 +193,9 @@ def formulas(V, I, K):
         e = V.mul(horner(f, K.gelu_sigmoid_grad_exp2, len(K.gelu_sigmoid_grad_exp2) - 1),
             scale(k, deep))
         rest = V.fnma(t, V.set(K.gelu_sigmoid_grad_slope[0]), V.set(K.one))
-        plain = V.mul(e, unit)
+        plain = small(e, unit)
         m = V.sub(V.set(K.one), plain)
-        d2 = V.fma(m, m, V.mul(plain, V.set(K.four)))
+        d2 = V.fma(m, m, small(plain, V.set(K.four)))
         r = tail(e, V.div(V.add(plain, rest), d2), k)
         return r
 
@@ -202,9 +205,9 @@ def formulas(V, I, K):
         f = V.fms(t, rate, V.sub(k, shifter))
         e = V.mul(horner(f, K.silu_grad_exp2, len(K.silu_grad_exp2) - 1), scale(k, deep))
         rest = V.fnma(t, V.set(K.silu_grad_slope[0]), V.set(K.one))
-        plain = V.mul(e, unit)
+        plain = small(e, unit)
         m = V.sub(V.set(K.one), plain)
-        d2 = V.fma(m, m, V.mul(plain, V.set(K.four)))
+        d2 = V.fma(m, m, small(plain, V.set(K.four)))
         r = tail(e, V.div(V.add(plain, rest), d2), k)
         return r
 
@@ -213,23 +216,25 @@ def formulas(V, I, K):
         return V.fma(e, V.mul(q, sign), V.select_negative(x, V.set(K.minus_zero), V.set(K.one)))
 
     def product(dy, slope):
-        dx = V.mul(dy, slope)
+        dx = small(dy, slope)
         if not K.deep:
             return dx
-        above = V.mul(dx, V.set(K.overflow))
+        above = small(dx, V.set(K.overflow))
         return V.select_infinite(above, above, dx)
 
-    def product_everywhere(dy, x, far, near_slope, r):
+    def far_slope(x, r):
         e = V.select_infinite(x, V.set(K.zero), r.e)
-        far_slope = slope(x, e, r.q, V.set(K.one), V.set(K.minus_one))
-        if K.deep:
-            k = at_least(r.k, V.set(K.split_thrice))
-            k0 = V.real(I.min(V.bits(k), V.bits(V.set(K.shifter))))
-            k1 = at_least(k0, V.set(K.split))
-            k2 = at_least(k0, V.set(K.split_twice))
-            less = V.mul(V.mul(dy, pow2_ratio(k2, k1)), pow2_ratio(k0, k2))
-            dy = V.select_negative(x, less, dy)
-        return product(dy, V.select_above(far, V.abs(x), near_slope, far_slope))
+        return slope(x, e, r.q, V.set(K.one), V.set(K.minus_one))
+
+    def scaled(dy, x, r):
+        if not K.deep:
+            return dy
+        k = at_least(r.k, V.set(K.split_thrice))
+        k0 = V.real(I.min(V.bits(k), V.bits(V.set(K.shifter))))
+        k1 = at_least(k0, V.set(K.split))
+        k2 = at_least(k0, V.set(K.split_twice))
+        less = small(small(dy, pow2_ratio(k2, k1)), pow2_ratio(k0, k2))
+        return V.select_negative(x, less, dy)
 
     def gelu_grad(x, near):
         if near:
@@ -239,12 +244,15 @@ def formulas(V, I, K):
         return slope(x, r.e, r.q, V.set(K.unit), V.set(K.minus_unit))
 
     def gelu_backward(dy, x, near):
-        near_slope = gelu_grad_by_table(x, not near)
-        if near:
-            return product(dy, near_slope)
+        if near > 0:
+            return product(dy, gelu_grad_by_table(x, 0))
         t = clamped(V.abs(x), V.set(K.gelu_backward_limit))
         r = gelu_tail(t, V.set(K.shifter), V.set(K.one), K.deep)
-        return product_everywhere(dy, x, V.set(K.gelu_grad_far), near_slope, r)
+        slope = far_slope(x, r)
+        if near == 0:
+            slope = V.select_above(V.set(K.gelu_grad_far), V.abs(x), gelu_grad_by_table(x, 1),
+                slope)
+        return product(scaled(dy, x, r), slope)
 
     def gelu_tanh_grad(x, near):
         if near:
@@ -254,12 +262,15 @@ def formulas(V, I, K):
         return slope(x, r.e, r.q, V.set(K.unit), V.set(K.minus_unit))
 
     def gelu_tanh_backward(dy, x, near):
-        near_slope = gelu_tanh_grad_by_table(x, not near)
-        if near:
-            return product(dy, near_slope)
+        if near > 0:
+            return product(dy, gelu_tanh_grad_by_table(x, 0))
         t = clamped(V.abs(x), V.set(K.gelu_tanh_backward_limit))
         r = gelu_tanh_tail(t, V.set(K.shifter), V.set(K.one), K.deep)
-        return product_everywhere(dy, x, V.set(K.gelu_tanh_grad_far), near_slope, r)
+        slope = far_slope(x, r)
+        if near == 0:
+            slope = V.select_above(V.set(K.gelu_tanh_grad_far), V.abs(x),
+                gelu_tanh_grad_by_table(x, 1), slope)
+        return product(scaled(dy, x, r), slope)
 
     def gelu_sigmoid_grad(x, near):
         if near:
@@ -269,12 +280,15 @@ def formulas(V, I, K):
         return slope(x, r.e, r.q, V.set(K.unit), V.set(K.minus_unit))
 
     def gelu_sigmoid_backward(dy, x, near):
-        near_slope = gelu_sigmoid_grad_by_table(x, not near)
-        if near:
-            return product(dy, near_slope)
+        if near > 0:
+            return product(dy, gelu_sigmoid_grad_by_table(x, 0))
         t = clamped(V.abs(x), V.set(K.gelu_sigmoid_backward_limit))
         r = gelu_sigmoid_tail(t, V.set(K.shifter), V.set(K.one), K.deep)
-        return product_everywhere(dy, x, V.set(K.gelu_sigmoid_grad_far), near_slope, r)
+        slope = far_slope(x, r)
+        if near == 0:
+            slope = V.select_above(V.set(K.gelu_sigmoid_grad_far), V.abs(x),
+                gelu_sigmoid_grad_by_table(x, 1), slope)
+        return product(scaled(dy, x, r), slope)
 
     def silu_grad(x, near):
         if near:
@@ -284,12 +298,15 @@ def formulas(V, I, K):
         return slope(x, r.e, r.q, V.set(K.unit), V.set(K.minus_unit))
 
     def silu_backward(dy, x, near):
-        near_slope = silu_grad_by_table(x, not near)
-        if near:
-            return product(dy, near_slope)
+        if near > 0:
+            return product(dy, silu_grad_by_table(x, 0))
         t = clamped(V.abs(x), V.set(K.silu_backward_limit))
         r = silu_tail(t, V.set(K.shifter), V.set(K.one), K.deep)
-        return product_everywhere(dy, x, V.set(K.silu_grad_far), near_slope, r)
+        slope = far_slope(x, r)
+        if near == 0:
+            slope = V.select_above(V.set(K.silu_grad_far), V.abs(x), silu_grad_by_table(x, 1),
+                slope)
+        return product(scaled(dy, x, r), slope)
 
     return {
         "gelu": gelu,

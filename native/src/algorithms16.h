@@ -49,6 +49,12 @@ static FG_INLINE V FG_H(horner)(V x, const fg_f32 *c, int degree)
     return sum;
 }
 
+/* a * b where that may be subnormal: see product in algorithms.h. */
+static FG_INLINE V FG_H(small)(V a, V b)
+{
+    return v_fma(a, b, FG_K(minus_zero));
+}
+
 static FG_INLINE V FG_H(clamped)(V t, V limit)
 {
     return v_select_above(t, limit, limit, t);
@@ -197,8 +203,8 @@ static FG_INLINE FG_H(tail) FG_H(gelu_tail)(V t, V shifter, V unit, int deep)
         const V e = v_mul(FG_HORNER(f, form##_grad_exp2), FG_H(scale)(k, deep));    \
         const V rest = v_fnma(t, FG_RATE(t, form##_grad_slope), FG_K(one));         \
         /* (1 + E)^2 with one rounding, where E is about 1 */                       \
-        const V plain = v_mul(e, unit), m = v_sub(FG_K(one), plain);                \
-        const V d2 = v_fma(m, m, v_mul(plain, FG_K(four)));                         \
+        const V plain = FG_H(small)(e, unit), m = v_sub(FG_K(one), plain);          \
+        const V d2 = v_fma(m, m, FG_H(small)(plain, FG_K(four)));                   \
         const FG_H(tail) r = {e, v_div(v_add(plain, rest), d2), k};                 \
         return r;                                                                   \
     }
@@ -218,29 +224,31 @@ static FG_INLINE V FG_H(slope)(V x, V e, V q, V unit, V minus_unit)
  * raised. */
 static FG_INLINE V FG_H(product)(V dy, V slope)
 {
-    const V dx = v_mul(dy, slope);
+    const V dx = FG_H(small)(dy, slope);
     if (!FG_H(fg_deep))
         return dx;
-    const V above = v_mul(dx, FG_K(overflow));
+    const V above = FG_H(small)(dx, FG_K(overflow));
     return v_select_infinite(above, above, dx);
 }
 
-/* The same where |x| < far and elsewhere. The slope is -0 at -inf, not just small: it makes NaN of
- * an infinite dy. */
-static FG_INLINE V FG_H(product_everywhere)(V dy, V x, V far, V near_slope, FG_H(tail) r)
+/* The slope for |x| >= far. It is -0 at -inf, not just small: it makes NaN of an infinite dy. */
+static FG_INLINE V FG_H(far_slope)(V x, FG_H(tail) r)
 {
     const V e = v_select_infinite(x, FG_K(zero), r.e);
-    const V far_slope = FG_H(slope)(x, e, r.q, FG_K(one), FG_K(minus_one));
-    if (FG_H(fg_deep)) {
-        /* What 2^n lacks goes with dy, in two normal factors; near 0 it lacks nothing. Of a NaN, k
-         * would scale it at random. */
-        const V k = FG_H(at_least)(r.k, FG_K(split_thrice));
-        const V k0 = v_real(i_min(v_bits(k), v_bits(FG_K(shifter))));
-        const V k1 = FG_H(at_least)(k0, FG_K(split)), k2 = FG_H(at_least)(k0, FG_K(split_twice));
-        const V less = v_mul(v_mul(dy, FG_H(pow2_ratio)(k2, k1)), FG_H(pow2_ratio)(k0, k2));
-        dy = v_select_negative(x, less, dy);
-    }
-    return FG_H(product)(dy, v_select_above(far, v_abs(x), near_slope, far_slope));
+    return FG_H(slope)(x, e, r.q, FG_K(one), FG_K(minus_one));
+}
+
+/* dy and what 2^n lacks, in two normal factors; near 0 it lacks nothing. Of a NaN, k would scale it
+ * at random. */
+static FG_INLINE V FG_H(scaled)(V dy, V x, FG_H(tail) r)
+{
+    if (!FG_H(fg_deep))
+        return dy;
+    const V k = FG_H(at_least)(r.k, FG_K(split_thrice));
+    const V k0 = v_real(i_min(v_bits(k), v_bits(FG_K(shifter))));
+    const V k1 = FG_H(at_least)(k0, FG_K(split)), k2 = FG_H(at_least)(k0, FG_K(split_twice));
+    const V less = FG_H(small)(FG_H(small)(dy, FG_H(pow2_ratio)(k2, k1)), FG_H(pow2_ratio)(k0, k2));
+    return v_select_negative(x, less, dy);
 }
 
 #define FG_SLOPE16(form)                                                                    \
@@ -252,14 +260,18 @@ static FG_INLINE V FG_H(product_everywhere)(V dy, V x, V far, V near_slope, FG_H
         const FG_H(tail) r = FG_H(form##_tail)(t, FG_K(unit_shifter), FG_K(unit), 0);       \
         return FG_H(slope)(x, r.e, r.q, FG_K(unit), FG_K(minus_unit));                      \
     }                                                                                       \
+    /* near: all are if above 0, none is if below */                                        \
     static FG_INLINE V FG_H(form##_backward)(V dy, V x, int near)                           \
     {                                                                                       \
-        const V near_slope = FG_H(form##_grad_by_table)(x, !near);                          \
-        if (near)                                                                           \
-            return FG_H(product)(dy, near_slope);                                           \
+        if (near > 0)                                                                       \
+            return FG_H(product)(dy, FG_H(form##_grad_by_table)(x, 0));                     \
         const V t = FG_H(clamped)(v_abs(x), FG_K(form##_backward_limit));                   \
         const FG_H(tail) r = FG_H(form##_tail)(t, FG_K(shifter), FG_K(one), FG_H(fg_deep)); \
-        return FG_H(product_everywhere)(dy, x, FG_K(form##_grad_far), near_slope, r);       \
+        V slope = FG_H(far_slope)(x, r);                                                    \
+        if (near == 0)                                                                      \
+            slope = v_select_above(FG_K(form##_grad_far), v_abs(x),                         \
+                                   FG_H(form##_grad_by_table)(x, 1), slope);                \
+        return FG_H(product)(FG_H(scaled)(dy, x, r), slope);                                \
     }
 
 FG_SLOPE16(gelu)

@@ -339,7 +339,8 @@ FG_FEW(bf16)
         few_to_##dtype(left, few, rest);                                                          \
     }
 
-/* 16 bits: two ways, near and everywhere. */
+/* 16 bits: two ways, near and everywhere; a third for backward, whose slopes near 0 are from the
+ * table everywhere, where none is near. */
 enum { FG_BLOCK_16 = 256 };
 /* Whether all are near, of the bits of the numbers: a loop that compilers make vectors of. */
 static FG_INLINE int near_16(size_t n, const uint16_t *x, uint16_t far)
@@ -350,6 +351,15 @@ static FG_INLINE int near_16(size_t n, const uint16_t *x, uint16_t far)
         most = t > most ? t : most;
     }
     return most < far;
+}
+static FG_INLINE int far_16(size_t n, const uint16_t *x, uint16_t far)
+{
+    uint16_t least = 0x7fff;
+    for (size_t i = 0; i < n; i++) {
+        const uint16_t t = x[i] & 0x7fff;
+        least = t < least ? t : least;
+    }
+    return least >= far;
 }
 #define FG_LOOP_16_1(name, dtype)                                                            \
     static FG_SINGLE void run_##name##_##dtype(size_t n, const fg_##dtype *x, fg_##dtype *y, \
@@ -394,6 +404,9 @@ static FG_INLINE int near_16(size_t n, const uint16_t *x, uint16_t far)
             if (near_16(some, x, fg_##name##_far_bits_##dtype)) {                             \
                 FG_EACH_VECTOR(dtype, some, FG_UPSTREAM(dtype);                               \
                                FG_STORE(dtype, dx, name##_##dtype(upstream, value, 1)))       \
+            } else if (far_16(some, x, fg_##name##_far_bits_##dtype)) {                       \
+                FG_EACH_VECTOR(dtype, some, FG_UPSTREAM(dtype);                               \
+                               FG_STORE(dtype, dx, name##_##dtype(upstream, value, -1)))      \
             } else {                                                                          \
                 FG_EACH_VECTOR(dtype, some, FG_UPSTREAM(dtype);                               \
                                FG_STORE(dtype, dx, name##_##dtype(upstream, value, 0)))       \
