@@ -183,17 +183,19 @@ def targets(source):
 
 
 def build_library(source, folder, target):
-    """One target of libfastgelu, with the flags of setup.py."""
+    """One target of libfastgelu, and that which has its short arrays, with the flags of setup.py."""
     src = source / "native/src"
     definition = src / "targets.def"
     text = definition.read_text(encoding="utf-8")
     if target not in targets(source):
         raise BuildError(f"this revision has no target {target}")
-    other = rf"^(?:#if|#endif|#el).*\n|^FG_TARGET\((?!{target}\)).*\n"
+    own = (src / f"target_{target}.c").read_text(encoding="utf-8")
+    needed = [target, *re.findall(r"^#define FG_SHORTER fg_(\w+)", own, re.MULTILINE)]
+    other = rf"^(?:#if|#endif|#el).*\n|^FG_TARGET\((?!(?:{'|'.join(needed)})\)).*\n"
     lines = re.sub(other, "", text, flags=re.MULTILINE)
     definition.write_text(lines, encoding="utf-8")
     sources = [path for path in sorted(src.glob("*.c")) if not path.name.startswith("target_")]
-    sources.append(src / f"target_{target}.c")
+    sources += [src / f"target_{name}.c" for name in needed]
     flags = ["-std=c11", "-O3", "-fPIC", "-fvisibility=hidden", "-ffp-contract=off", "-g0"]
     flags += ["-I", str(source / "native/include")]
     objects = [str(folder / f"{path.stem}.o") for path in sources]

@@ -205,8 +205,8 @@ static PyObject *run(PyObject *ufunc, const fastgelu_function *f, PyObject *cons
 #if defined(__GNUC__)
 __attribute__((noinline)) /* or fg_call saves all that this needs saved */
 #endif
-static PyObject *
-large_call(PyObject *ufunc, PyObject *const *args, size_t nargsf, PyObject *kwnames)
+static PyObject *large_call(PyObject *ufunc, PyObject *const *args, size_t nargsf,
+                            PyObject *kwnames)
 {
     const PyUFuncObject *u = (PyUFuncObject *)ufunc;
     PyObject *outputs[MOST_OPERANDS];

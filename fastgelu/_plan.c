@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* _plan.c: one call of a registered function on whole arrays; see _plan.h. */
+#include "_loops.h" /* Python.h, before every other header */
+
 #include "_plan.h"
 
 #include "internal.h"
-
-#include "_loops.h"
 
 #include <fenv.h>
 #include <stdlib.h>

@@ -185,7 +185,7 @@ FG_ROWS_OF(silu_backward, silu_grad)
 
 /* The far ways in two loops, begin_ and end_: as one, its chain of operations would be so long that
  * the processor sees too few of them at a time. */
-enum { FG_STAGED_f32 = 192, FG_STAGED_f64 = 128 };
+enum { FG_STAGED_f32 = 128, FG_STAGED_f64 = 128 };
 #define FG_FAR(name, dtype, body)                                                               \
     for (size_t at = 0; at < some; at += FG_STAGED_##dtype) {                                   \
         FG_ALIGNED fg_##dtype k[FG_STAGED_##dtype], g[FG_STAGED_##dtype], a[FG_STAGED_##dtype], \
