@@ -183,7 +183,7 @@ def targets(source):
 
 
 def build_library(source, folder, target):
-    """One target of libfastgelu, and that which has its short arrays, with the flags of setup.py."""
+    """One target of libfastgelu and that of its short arrays, with the flags of setup.py."""
     src = source / "native/src"
     definition = src / "targets.def"
     text = definition.read_text(encoding="utf-8")
