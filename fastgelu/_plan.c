@@ -197,6 +197,24 @@ static void repeat(fg_plan *plan)
     plan->repeated = repeated;
 }
 
+/* Whether the plan is one run of elements whose results go past the caches. */
+static int one_run_past(const fg_plan *plan)
+{
+    const fastgelu_function *f = plan->function;
+    const int out = f->inputs, operands = operand_count(f);
+    const intptr_t size = item_size(f);
+    if (plan->dimensions != 1 || !fg_streams(f->inputs, f->outputs, plan->elements * size))
+        return 0;
+    for (int o = 0; o < operands; o++) {
+        if (plan->strides[0][o] != size || (uintptr_t)plan->data[o] % (uintptr_t)size)
+            return 0;
+        for (int to = out; o < out && to < operands; to++)
+            if (plan->data[o] == plan->data[to])
+                return 0;
+    }
+    return 1;
+}
+
 static void parts(const fg_plan *plan, intptr_t first, intptr_t end)
 {
     const fastgelu_function *f = plan->function;
@@ -269,6 +287,8 @@ int fg_plan_make(fg_plan *plan, const fastgelu_function *function, const fg_oper
         plan->shape[d] = operands[out].shape[d];
     simplify(plan);
     repeat(plan);
+    if (!plan->row)
+        plan->past = one_run_past(plan);
     return FG_PLAN_OK;
 }
 
@@ -304,7 +324,9 @@ static void rows(const fg_plan *plan, intptr_t first, intptr_t end)
             for (int o = 0; o < operands; o++)
                 data[o] += index * plan->strides[d][o];
         }
-        if (n == 1) { /* strides mean nothing for one element */
+        if (plan->past) {
+            fastgelu_stream(plan->function, (size_t)n, data);
+        } else if (n == 1) { /* strides mean nothing for one element */
             const ptrdiff_t size = item_size(plan->function);
             const ptrdiff_t packed[FG_PLAN_OPERANDS] = {size, size, size, size, size};
             fastgelu_strided(plan->function, 1, data, packed);

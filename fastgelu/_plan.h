@@ -31,7 +31,7 @@ typedef struct fg_plan {
     intptr_t row;      /* elements of one; 0: none, or not all other operands are one run */
     intptr_t at_once;  /* so many more of a row are in its copy */
     unsigned repeated; /* which operands: a bit each */
-    int whole, past;   /* the last input alone: by a kernel for rows; past the caches */
+    int whole, past;   /* the last input alone: by a kernel for rows; results past the caches */
     int flags;         /* floating-point exceptions raised so far (fenv.h) */
 } fg_plan;
 

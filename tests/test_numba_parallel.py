@@ -13,6 +13,7 @@ import pytest
 import sweep
 
 import fastgelu
+from fastgelu import _ufuncs
 
 numba = pytest.importorskip("numba", reason="Numba is not installed")
 import fastgelu.numba as parallel  # noqa: E402
@@ -62,6 +63,26 @@ def test_public_names():
         function = getattr(parallel, name)
         assert function.__name__ == name
         assert f"fastgelu.{name}" in function.__doc__ and "{" not in function.__doc__
+
+
+def test_stores_past_the_caches(entry):
+    """The same bits, also where the output is an input, which is read from there."""
+    dtype = {"bf16": "bfloat16"}.get(entry.dtype, entry.dtype.replace("f", "float"))
+    args = [numbers(N, dtype, seed) for seed in range(entry.inputs)]
+    function, want = getattr(parallel, entry.name), entry.ufunc(*args)
+    before = _ufuncs.stream_above(1)
+    try:
+        for offset in range(3):
+            out = np.full(N + 8, 77, want.dtype)
+            function(*args, out=out[offset : offset + N])
+            same(out[offset : offset + N], want)
+            assert (out[:offset] == 77).all() and (out[offset + N :] == 77).all()
+        for number in range(entry.inputs):
+            copies = [arg.copy() for arg in args]
+            function(*copies, out=copies[number])
+            same(copies[number], want)
+    finally:
+        assert _ufuncs.stream_above(before) == 1
 
 
 def test_every_function_and_dtype(entry, parts):
