@@ -247,9 +247,6 @@ def formulas(V, I, K):
         t = clamped(V.abs(x), V.set(K.gelu_limit), some)
         return end_gelu(x, begin_gelu(t), 1, some)
 
-    def deep_gelu(x):
-        return far_gelu(x, 0)
-
     def times_sigmoid(x, k, g, r):
         scale = pow2(k)
         return V.div(x, V.fma(V.mul(g, scale), r, V.add(V.set(K.one), scale)))
@@ -321,9 +318,6 @@ def formulas(V, I, K):
         t = clamped(V.abs(x), V.set(K.gelu_tanh_limit), some)
         return end_gelu_tanh(x, begin_gelu_tanh(t), K.gelu_tanh_terms, some)
 
-    def deep_gelu_tanh(x):
-        return end_gelu_tanh(x, begin_gelu_tanh(V.abs(x)), 0, 0)
-
     def gelu_sigmoid_formula(x):
         u = V.neg(x)
         k = V.fma(u, V.set(K.gelu_sigmoid_log2e), V.set(K.shifter))
@@ -363,9 +357,6 @@ def formulas(V, I, K):
         t = clamped(V.abs(x), V.set(K.gelu_sigmoid_limit), some)
         return end_gelu_sigmoid(x, begin_gelu_sigmoid(t), K.gelu_sigmoid_terms, some)
 
-    def deep_gelu_sigmoid(x):
-        return end_gelu_sigmoid(x, begin_gelu_sigmoid(V.abs(x)), 0, 0)
-
     def silu_formula(x):
         u = V.neg(x)
         k = V.fma(u, V.set(K.silu_log2e), V.set(K.shifter))
@@ -402,9 +393,6 @@ def formulas(V, I, K):
     def far_silu(x, some):
         t = clamped(V.abs(x), V.set(K.silu_limit), some)
         return end_silu(x, begin_silu(t), K.silu_terms, some)
-
-    def deep_silu(x):
-        return end_silu(x, begin_silu(V.abs(x)), 0, 0)
 
     def begin_gelu_slope(t, shifter):
         u = two_product(t, t)
@@ -568,12 +556,6 @@ def formulas(V, I, K):
         t = clamped(V.abs(x), V.set(K.gelu_backward_limit), some)
         return end_gelu_backward(dy, x, begin_gelu_backward(t), K.gelu_grad_terms, some)
 
-    def deep_gelu_grad(x):
-        return end_gelu_grad(x, begin_gelu_grad(V.abs(x)), 0, 0)
-
-    def deep_gelu_backward(dy, x):
-        return end_gelu_backward(dy, x, begin_gelu_backward(V.abs(x)), 0, 0)
-
     def plain_gelu_tanh_grad(x):
         return plain_slope(x, V.set(K.gelu_tanh_limit))
 
@@ -609,12 +591,6 @@ def formulas(V, I, K):
         t = clamped(V.abs(x), V.set(K.gelu_tanh_backward_limit), some)
         return end_gelu_tanh_backward(dy, x, begin_gelu_tanh_backward(t), K.gelu_tanh_grad_terms,
             some)
-
-    def deep_gelu_tanh_grad(x):
-        return end_gelu_tanh_grad(x, begin_gelu_tanh_grad(V.abs(x)), 0, 0)
-
-    def deep_gelu_tanh_backward(dy, x):
-        return end_gelu_tanh_backward(dy, x, begin_gelu_tanh_backward(V.abs(x)), 0, 0)
 
     def plain_gelu_sigmoid_grad(x):
         return plain_slope(x, V.set(K.gelu_sigmoid_limit))
@@ -652,12 +628,6 @@ def formulas(V, I, K):
         return end_gelu_sigmoid_backward(dy, x, begin_gelu_sigmoid_backward(t),
             K.gelu_sigmoid_grad_terms, some)
 
-    def deep_gelu_sigmoid_grad(x):
-        return end_gelu_sigmoid_grad(x, begin_gelu_sigmoid_grad(V.abs(x)), 0, 0)
-
-    def deep_gelu_sigmoid_backward(dy, x):
-        return end_gelu_sigmoid_backward(dy, x, begin_gelu_sigmoid_backward(V.abs(x)), 0, 0)
-
     def plain_silu_grad(x):
         return plain_slope(x, V.set(K.silu_limit))
 
@@ -692,12 +662,6 @@ def formulas(V, I, K):
     def far_silu_backward(dy, x, some):
         t = clamped(V.abs(x), V.set(K.silu_backward_limit), some)
         return end_silu_backward(dy, x, begin_silu_backward(t), K.silu_grad_terms, some)
-
-    def deep_silu_grad(x):
-        return end_silu_grad(x, begin_silu_grad(V.abs(x)), 0, 0)
-
-    def deep_silu_backward(dy, x):
-        return end_silu_backward(dy, x, begin_silu_backward(V.abs(x)), 0, 0)
 
     def gelu(x):
         return V.select_above(V.set(K.gelu_far), V.abs(x), near_gelu(x, 1), far_gelu(x, 1))

@@ -36,9 +36,9 @@
  *   near_<function>_by_row        the same, given the row of the table too
  *   far_<function>(x, some)       right where |x| >= far and for NaN; if not `some`, all are, and
  *                                 none exceeds the end
- *   begin_<function>(t)           the first half of that and of the next, of which
- *   end_<function>(x, begun, terms, some)   makes the result: array loops do one after the other
- *   deep_<function>(x)            right where deep < |x| <= end: there E counts as 0
+ *   begin_<function>(t)           the first half of that, of which
+ *   end_<function>(x, begun, terms, some)   makes the result: array loops do one after the other;
+ *                                 with terms = 0 right where |x| > deep: there E counts as 0
  *   plain_<function>(x)           right where |x| > end and for NaN
  *   <function>(x)                 right everywhere, for compilers of Python; the array loops of
  *                                 kernels.h look which of the others does
@@ -316,11 +316,6 @@ static FG_INLINE V FG_NAME(far_gelu)(V x, int some)
     return FG_NAME(end_gelu)(x, FG_NAME(begin_gelu)(t), 1, some);
 }
 
-static FG_INLINE V FG_NAME(deep_gelu)(V x)
-{
-    return FG_NAME(far_gelu)(x, 0);
-}
-
 /* x / (1 + 2^n (1 + g r)) where |n| < the precision, so that 1 + 2^n is exact. The rounding of the
  * denominator and of the quotient make up most of the error: below 2 ULP together. */
 static FG_INLINE V times_sigmoid(V x, V k, V g, V r)
@@ -415,10 +410,6 @@ static FG_INLINE pair tanh_argument(V t)
     {                                                                                  \
         const V t = clamped(v_abs(x), FG_C(form##_limit), some);                       \
         return FG_NAME(end_##form)(x, FG_NAME(begin_##form)(t), FG_TERMS(form), some); \
-    }                                                                                  \
-    static FG_INLINE V FG_NAME(deep_##form)(V x)                                       \
-    {                                                                                  \
-        return FG_NAME(end_##form)(x, FG_NAME(begin_##form)(v_abs(x)), 0, 0);          \
     }
 FG_SIGMOID_VALUE(gelu_tanh, FG_GELU_TANH_EXPONENTIAL)
 FG_SIGMOID_VALUE(gelu_sigmoid, FG_GELU_SIGMOID_EXPONENTIAL)
@@ -568,57 +559,48 @@ FG_PLAIN_VALUE(gelu_tanh)
 FG_PLAIN_VALUE(gelu_sigmoid)
 FG_PLAIN_VALUE(silu)
 
-#define FG_SLOPE(form)                                                                           \
-    static FG_INLINE V FG_NAME(plain_##form##_grad)(V x)                                         \
-    {                                                                                            \
-        return plain_slope(x, FG_C(form##_limit));                                               \
-    }                                                                                            \
-    static FG_INLINE V FG_NAME(plain_##form##_backward)(V dy, V x)                               \
-    {                                                                                            \
-        return plain_backward(dy, x, FG_C(form##_backward_limit));                               \
-    }                                                                                            \
-    static FG_INLINE begun FG_NAME(begin_##form##_grad)(V t)                                     \
-    {                                                                                            \
-        return FG_NAME(begin_##form##_slope)(t, FG_C(raised));                                   \
-    }                                                                                            \
-    static FG_INLINE begun FG_NAME(begin_##form##_backward)(V t)                                 \
-    {                                                                                            \
-        return FG_NAME(begin_##form##_slope)(t, FG_C(shifter));                                  \
-    }                                                                                            \
-    static FG_INLINE V FG_NAME(end_##form##_grad)(V x, begun s, int terms, int some)             \
-    {                                                                                            \
-        const V limit = FG_C(form##_limit), t = clamped(v_abs(x), limit, some);                  \
-        const V scale = pow2(s.k), unit = FG_C(lowered);                                         \
-        return finish_slope(x, limit, FG_NAME(end_##form##_slope)(t, s, scale, unit, terms),     \
-                            some);                                                               \
-    }                                                                                            \
-    static FG_INLINE V FG_NAME(end_##form##_backward)(V dy, V x, begun s, int terms, int some)   \
-    {                                                                                            \
-        const V limit = FG_C(form##_backward_limit), t = clamped(v_abs(x), limit, some);         \
-        const V scale = power_kept(s.k), unit = FG_C(one);                                       \
-        const V p = FG_NAME(end_##form##_slope)(t, s, scale, unit, terms);                       \
-        return finish_backward(dy, x, limit, p, s.k, some);                                      \
-    }                                                                                            \
-    static FG_INLINE V FG_NAME(far_##form##_grad)(V x, int some)                                 \
-    {                                                                                            \
-        const V t = clamped(v_abs(x), FG_C(form##_limit), some);                                 \
-        return FG_NAME(end_##form##_grad)(x, FG_NAME(begin_##form##_grad)(t),                    \
-                                          FG_TERMS(form##_grad), some);                          \
-    }                                                                                            \
-    static FG_INLINE V FG_NAME(far_##form##_backward)(V dy, V x, int some)                       \
-    {                                                                                            \
-        const V t = clamped(v_abs(x), FG_C(form##_backward_limit), some);                        \
-        return FG_NAME(end_##form##_backward)(dy, x, FG_NAME(begin_##form##_backward)(t),        \
-                                              FG_TERMS(form##_grad), some);                      \
-    }                                                                                            \
-    static FG_INLINE V FG_NAME(deep_##form##_grad)(V x)                                          \
-    {                                                                                            \
-        return FG_NAME(end_##form##_grad)(x, FG_NAME(begin_##form##_grad)(v_abs(x)), 0, 0);      \
-    }                                                                                            \
-    static FG_INLINE V FG_NAME(deep_##form##_backward)(V dy, V x)                                \
-    {                                                                                            \
-        return FG_NAME(end_##form##_backward)(dy, x, FG_NAME(begin_##form##_backward)(v_abs(x)), \
-                                              0, 0);                                             \
+#define FG_SLOPE(form)                                                                         \
+    static FG_INLINE V FG_NAME(plain_##form##_grad)(V x)                                       \
+    {                                                                                          \
+        return plain_slope(x, FG_C(form##_limit));                                             \
+    }                                                                                          \
+    static FG_INLINE V FG_NAME(plain_##form##_backward)(V dy, V x)                             \
+    {                                                                                          \
+        return plain_backward(dy, x, FG_C(form##_backward_limit));                             \
+    }                                                                                          \
+    static FG_INLINE begun FG_NAME(begin_##form##_grad)(V t)                                   \
+    {                                                                                          \
+        return FG_NAME(begin_##form##_slope)(t, FG_C(raised));                                 \
+    }                                                                                          \
+    static FG_INLINE begun FG_NAME(begin_##form##_backward)(V t)                               \
+    {                                                                                          \
+        return FG_NAME(begin_##form##_slope)(t, FG_C(shifter));                                \
+    }                                                                                          \
+    static FG_INLINE V FG_NAME(end_##form##_grad)(V x, begun s, int terms, int some)           \
+    {                                                                                          \
+        const V limit = FG_C(form##_limit), t = clamped(v_abs(x), limit, some);                \
+        const V scale = pow2(s.k), unit = FG_C(lowered);                                       \
+        return finish_slope(x, limit, FG_NAME(end_##form##_slope)(t, s, scale, unit, terms),   \
+                            some);                                                             \
+    }                                                                                          \
+    static FG_INLINE V FG_NAME(end_##form##_backward)(V dy, V x, begun s, int terms, int some) \
+    {                                                                                          \
+        const V limit = FG_C(form##_backward_limit), t = clamped(v_abs(x), limit, some);       \
+        const V scale = power_kept(s.k), unit = FG_C(one);                                     \
+        const V p = FG_NAME(end_##form##_slope)(t, s, scale, unit, terms);                     \
+        return finish_backward(dy, x, limit, p, s.k, some);                                    \
+    }                                                                                          \
+    static FG_INLINE V FG_NAME(far_##form##_grad)(V x, int some)                               \
+    {                                                                                          \
+        const V t = clamped(v_abs(x), FG_C(form##_limit), some);                               \
+        return FG_NAME(end_##form##_grad)(x, FG_NAME(begin_##form##_grad)(t),                  \
+                                          FG_TERMS(form##_grad), some);                        \
+    }                                                                                          \
+    static FG_INLINE V FG_NAME(far_##form##_backward)(V dy, V x, int some)                     \
+    {                                                                                          \
+        const V t = clamped(v_abs(x), FG_C(form##_backward_limit), some);                      \
+        return FG_NAME(end_##form##_backward)(dy, x, FG_NAME(begin_##form##_backward)(t),      \
+                                              FG_TERMS(form##_grad), some);                    \
     }
 
 FG_SLOPE(gelu)

@@ -104,7 +104,7 @@ FG_WAY(f64)
                    FG_STORE(f32, dx, near_##name##_f32(upstream, value, 0)))
 
 /* The formula of a value, which is x/2 where all are tiny: a division with a subnormal operand takes
- * some processors twice the time of another. */
+ * some processors twice the time of another. Tiny: 1 + 2^n (1 + g r) is 2 to the bit. */
 static FG_INLINE int all_tiny_f64(size_t n, const fg_f64 *x)
 {
     for (size_t i = 0; i < n; i += FG_LANES_f64)
@@ -185,26 +185,24 @@ FG_ROWS_OF(silu_backward, silu_grad)
 
 /* The far ways in two loops, begin_ and end_: as one, its chain of operations would be so long that
  * the processor sees too few of them at a time. */
-enum { FG_STAGED_f32 = 128, FG_STAGED_f64 = 128 };
-#define FG_FAR(name, dtype, body)                                                               \
-    for (size_t at = 0; at < some; at += FG_STAGED_##dtype) {                                   \
-        FG_ALIGNED fg_##dtype k[FG_STAGED_##dtype], g[FG_STAGED_##dtype], a[FG_STAGED_##dtype], \
-            b[FG_STAGED_##dtype];                                                               \
-        const size_t part = some - at < FG_STAGED_##dtype ? some - at : FG_STAGED_##dtype;      \
-        for (size_t i = 0; i < part; i += LANES) {                                              \
-            const begun_##dtype s =                                                             \
-                begin_##name##_##dtype(v_abs_##dtype(v_load_##dtype(x + at + i)));              \
-            v_store_##dtype(k + i, s.k);                                                        \
-            v_store_##dtype(g + i, s.g);                                                        \
-            v_store_##dtype(a + i, s.a);                                                        \
-            v_store_##dtype(b + i, s.b);                                                        \
-        }                                                                                       \
-        for (size_t j = at, i = 0; i < part; i += LANES, j += LANES) {                          \
-            const V_##dtype value = v_load_##dtype(x + j);                                      \
-            const begun_##dtype s = {v_load_##dtype(k + i), v_load_##dtype(g + i),              \
-                                     v_load_##dtype(a + i), v_load_##dtype(b + i)};             \
-            body;                                                                               \
-        }                                                                                       \
+#define FG_FAR(name, dtype, body)                                                   \
+    for (size_t at = 0; at < some; at += FG_PIECE) {                                \
+        FG_ALIGNED fg_##dtype k[FG_PIECE], g[FG_PIECE], a[FG_PIECE], b[FG_PIECE];   \
+        const size_t part = some - at < FG_PIECE ? some - at : FG_PIECE;            \
+        for (size_t i = 0; i < part; i += LANES) {                                  \
+            const begun_##dtype s =                                                 \
+                begin_##name##_##dtype(v_abs_##dtype(v_load_##dtype(x + at + i)));  \
+            v_store_##dtype(k + i, s.k);                                            \
+            v_store_##dtype(g + i, s.g);                                            \
+            v_store_##dtype(a + i, s.a);                                            \
+            v_store_##dtype(b + i, s.b);                                            \
+        }                                                                           \
+        for (size_t j = at, i = 0; i < part; i += LANES, j += LANES) {              \
+            const V_##dtype value = v_load_##dtype(x + j);                          \
+            const begun_##dtype s = {v_load_##dtype(k + i), v_load_##dtype(g + i),  \
+                                     v_load_##dtype(a + i), v_load_##dtype(b + i)}; \
+            body;                                                                   \
+        }                                                                           \
     }
 #define FG_FAR_1(name, dtype, terms) \
     FG_FAR(name, dtype, FG_STORE(dtype, y, end_##name##_##dtype(value, s, terms, 0)))
