@@ -9,19 +9,20 @@ ZERO_F16 = float.fromhex("0x0.0p+0")
 MINUS_ZERO_F16 = float.fromhex("-0x0.0p+0")
 ONE_F16 = float.fromhex("0x1.0000000000000p+0")
 MINUS_ONE_F16 = float.fromhex("-0x1.0000000000000p+0")
-FOUR_F16 = float.fromhex("0x1.0000000000000p+2")
 UNIT_F16 = float.fromhex("0x1.0000000000000p+0")
 MINUS_UNIT_F16 = float.fromhex("-0x1.0000000000000p+0")
 LEAST_F16 = float.fromhex("0x1.0000000000000p-20")
-SHIFTER_F16 = float.fromhex("0x1.8000fe0000000p+23")
-UNIT_SHIFTER_F16 = float.fromhex("0x1.8000fe0000000p+23")
-SPLIT_F16 = float.fromhex("0x1.8000360000000p+23")
-SPLIT_TWICE_F16 = float.fromhex("0x1.7fff6e0000000p+23")
-SPLIT_THRICE_F16 = float.fromhex("0x1.7ffea60000000p+23")
+SHIFTER_F16 = float.fromhex("0x1.8000000000000p+23")
+UNIT_SHIFTER_F16 = float.fromhex("0x1.8000000000000p+23")
+SPLIT_F16 = float.fromhex("0x1.7fff380000000p+23")
+SPLIT_TWICE_F16 = float.fromhex("0x1.7ffe700000000p+23")
+SPLIT_THRICE_F16 = float.fromhex("0x1.7ffda80000000p+23")
 ROUND_F16 = float.fromhex("0x1.8000000000000p+23")
+RAISE_F16 = float.fromhex("0x1.0000000000000p+0")
+LOWER_F16 = float.fromhex("0x1.0000000000000p+0")
+RAISED_UNIT_F16 = float.fromhex("0x1.0000000000000p+0")
+MINUS_RAISED_UNIT_F16 = float.fromhex("-0x1.0000000000000p+0")
 OVERFLOW_F16 = float.fromhex("0x1.0000000000000p+0")
-GELU_ZERO_HI_F16 = float.fromhex("0x1.80ead20000000p-1")
-GELU_ZERO_LO_F16 = float.fromhex("-0x1.a03fd40000000p-27")
 GELU_LIMIT_F16 = float.fromhex("0x1.9cbb700000000p+2")
 GELU_GRAD_LIMIT_F16 = float.fromhex("0x1.0508e60000000p+3")
 GELU_BACKWARD_LIMIT_F16 = float.fromhex("0x1.0508e60000000p+3")
@@ -535,134 +536,153 @@ SILU_GRAD_TABLE_F16 = (
     float.fromhex("0x1.634cc00000000p-15"),
 )
 GELU_EXP2_F16 = (
-    float.fromhex("0x1.0000020000000p+0"),
-    float.fromhex("0x1.62e42a0000000p-1"),
-    float.fromhex("0x1.ebfa020000000p-3"),
-    float.fromhex("0x1.c6b4dc0000000p-5"),
-    float.fromhex("0x1.3ceb960000000p-7"),
-    float.fromhex("0x1.5bcdea0000000p-10"),
+    float.fromhex("0x1.ffffcc0000000p-1"),
+    float.fromhex("0x1.62e11c0000000p-1"),
+    float.fromhex("0x1.ec088c0000000p-3"),
+    float.fromhex("0x1.ca023c0000000p-5"),
+    float.fromhex("0x1.39d41c0000000p-7"),
 )
-GELU_RATE_F16 = (float.fromhex("-0x1.7154760000000p-1"),)
+GELU_RATE_F16 = (float.fromhex("-0x1.7154720000000p-1"),)
 GELU_NUM_F16 = (
-    float.fromhex("0x1.0000000000000p-1"),
-    float.fromhex("0x1.49d9900000000p-2"),
-    float.fromhex("0x1.91c4020000000p-4"),
-    float.fromhex("0x1.9236a20000000p-7"),
+    float.fromhex("0x1.30189c0000000p-3"),
+    float.fromhex("0x1.b20de40000000p-2"),
+    float.fromhex("0x1.83df880000000p-4"),
 )
 GELU_DEN_F16 = (
-    float.fromhex("0x1.0000000000000p+0"),
-    float.fromhex("0x1.712eda0000000p+0"),
-    float.fromhex("0x1.b194700000000p-1"),
-    float.fromhex("0x1.f5e5620000000p-3"),
-    float.fromhex("0x1.f8a9aa0000000p-6"),
+    float.fromhex("0x1.fffec60000000p-1"),
+    float.fromhex("0x1.4c5b140000000p+0"),
+    float.fromhex("0x1.e62f640000000p-3"),
 )
 GELU_GRAD_EXP2_F16 = (
-    float.fromhex("0x1.0000000000000p+0"),
-    float.fromhex("0x1.62e4300000000p-1"),
-    float.fromhex("0x1.ebf8b00000000p-3"),
-    float.fromhex("0x1.c6b74c0000000p-5"),
-    float.fromhex("0x1.3cfe2c0000000p-7"),
-    float.fromhex("0x1.5bb02c0000000p-10"),
+    float.fromhex("0x1.0000180000000p+0"),
+    float.fromhex("0x1.62e0b60000000p-1"),
+    float.fromhex("0x1.ebfe480000000p-3"),
+    float.fromhex("0x1.ca05520000000p-5"),
+    float.fromhex("0x1.39a4460000000p-7"),
 )
-GELU_GRAD_RATE_F16 = (float.fromhex("-0x1.7154820000000p-1"),)
+GELU_GRAD_RATE_F16 = (float.fromhex("-0x1.7154740000000p-1"),)
 GELU_GRAD_NUM_F16 = (
-    float.fromhex("0x1.54851c0000000p-1"),
-    float.fromhex("0x1.29a9c60000000p-1"),
-    float.fromhex("0x1.b4eee20000000p-3"),
-    float.fromhex("0x1.eefd700000000p-6"),
+    float.fromhex("0x1.5ca8ee0000000p-1"),
+    float.fromhex("-0x1.111e3e0000000p+0"),
+    float.fromhex("-0x1.c9d0740000000p-2"),
 )
 GELU_GRAD_DEN_F16 = (
-    float.fromhex("0x1.0000000000000p+0"),
-    float.fromhex("0x1.23c7540000000p+0"),
-    float.fromhex("0x1.e83d280000000p-2"),
-    float.fromhex("0x1.367d4a0000000p-4"),
-    float.fromhex("-0x1.3556500000000p-19"),
+    float.fromhex("0x1.fff2d00000000p-1"),
+    float.fromhex("0x1.e59f300000000p+1"),
+    float.fromhex("0x1.1ee5520000000p+0"),
 )
 GELU_TANH_EXP2_F16 = (
-    float.fromhex("0x1.0000020000000p+0"),
-    float.fromhex("0x1.62e4240000000p-1"),
-    float.fromhex("0x1.ebf9d00000000p-3"),
-    float.fromhex("0x1.c6b8520000000p-5"),
-    float.fromhex("0x1.3cc6be0000000p-7"),
-    float.fromhex("0x1.5b816c0000000p-10"),
+    float.fromhex("0x1.ffff940000000p-1"),
+    float.fromhex("0x1.62e09c0000000p-1"),
+    float.fromhex("0x1.ec07ce0000000p-3"),
+    float.fromhex("0x1.c9e3440000000p-5"),
+    float.fromhex("0x1.3985640000000p-7"),
 )
 GELU_TANH_RATE_F16 = (
-    float.fromhex("-0x1.26aec60000000p+1"),
-    float.fromhex("-0x1.a5a7ca0000000p-4"),
+    float.fromhex("-0x1.26aeae0000000p+1"),
+    float.fromhex("-0x1.a5a7da0000000p-4"),
+)
+GELU_TANH_INVERSE_F16 = (
+    float.fromhex("0x1.ffffa60000000p-1"),
+    float.fromhex("-0x1.ffe56e0000000p-1"),
+    float.fromhex("0x1.eecfae0000000p-1"),
 )
 GELU_TANH_GRAD_EXP2_F16 = (
-    float.fromhex("0x1.0000000000000p+0"),
-    float.fromhex("0x1.62e4340000000p-1"),
-    float.fromhex("0x1.ebf94c0000000p-3"),
-    float.fromhex("0x1.c6bca00000000p-5"),
-    float.fromhex("0x1.3cfc3e0000000p-7"),
-    float.fromhex("0x1.5bc28e0000000p-10"),
+    float.fromhex("0x1.0000340000000p+0"),
+    float.fromhex("0x1.62e3880000000p-1"),
+    float.fromhex("0x1.ebfd500000000p-3"),
+    float.fromhex("0x1.c71b200000000p-5"),
+    float.fromhex("0x1.3cf35a0000000p-7"),
+    float.fromhex("0x1.5b06d40000000p-10"),
 )
 GELU_TANH_GRAD_RATE_F16 = (
-    float.fromhex("-0x1.26aec20000000p+1"),
-    float.fromhex("-0x1.a5a7ca0000000p-4"),
+    float.fromhex("-0x1.26aece0000000p+1"),
+    float.fromhex("-0x1.a5a7de0000000p-4"),
+)
+GELU_TANH_GRAD_INVERSE_F16 = (
+    float.fromhex("0x1.ffff600000000p-1"),
+    float.fromhex("-0x1.ff96140000000p+0"),
+    float.fromhex("0x1.6e20da0000000p+1"),
 )
 GELU_TANH_GRAD_SLOPE_F16 = (
-    float.fromhex("0x1.9884540000000p+0"),
-    float.fromhex("0x1.b667680000000p-3"),
+    float.fromhex("0x1.9882900000000p+0"),
+    float.fromhex("0x1.b669900000000p-3"),
 )
 GELU_SIGMOID_EXP2_F16 = (
-    float.fromhex("0x1.0000000000000p+0"),
-    float.fromhex("0x1.62e4080000000p-1"),
-    float.fromhex("0x1.ebfae60000000p-3"),
-    float.fromhex("0x1.c6d0720000000p-5"),
-    float.fromhex("0x1.3d1b620000000p-7"),
-    float.fromhex("0x1.5b5ff60000000p-10"),
+    float.fromhex("0x1.ffff1a0000000p-1"),
+    float.fromhex("0x1.62e2960000000p-1"),
+    float.fromhex("0x1.ec0f260000000p-3"),
+    float.fromhex("0x1.c8d5fe0000000p-5"),
+    float.fromhex("0x1.395a880000000p-7"),
 )
 GELU_SIGMOID_RATE_F16 = (float.fromhex("-0x1.3a4cbe0000000p+1"),)
+GELU_SIGMOID_INVERSE_F16 = (
+    float.fromhex("0x1.0000660000000p+0"),
+    float.fromhex("-0x1.fee98a0000000p-1"),
+)
 GELU_SIGMOID_GRAD_EXP2_F16 = (
-    float.fromhex("0x1.0000000000000p+0"),
-    float.fromhex("0x1.62e43c0000000p-1"),
-    float.fromhex("0x1.ebfa240000000p-3"),
-    float.fromhex("0x1.c6bb6e0000000p-5"),
-    float.fromhex("0x1.3cf1380000000p-7"),
-    float.fromhex("0x1.5b67640000000p-10"),
+    float.fromhex("0x1.ffffe80000000p-1"),
+    float.fromhex("0x1.62e0dc0000000p-1"),
+    float.fromhex("0x1.ec06e20000000p-3"),
+    float.fromhex("0x1.ca15120000000p-5"),
+    float.fromhex("0x1.3997120000000p-7"),
 )
 GELU_SIGMOID_GRAD_RATE_F16 = (float.fromhex("-0x1.3a4cbe0000000p+1"),)
+GELU_SIGMOID_GRAD_INVERSE_F16 = (
+    float.fromhex("0x1.0000000000000p+0"),
+    float.fromhex("-0x1.fffdb40000000p+0"),
+    float.fromhex("0x1.7cf98c0000000p+1"),
+)
 GELU_SIGMOID_GRAD_SLOPE_F16 = (float.fromhex("0x1.b3b6460000000p+0"),)
 SILU_EXP2_F16 = (
-    float.fromhex("0x1.0000000000000p+0"),
-    float.fromhex("0x1.62e41a0000000p-1"),
-    float.fromhex("0x1.ebf9ba0000000p-3"),
-    float.fromhex("0x1.c6b59c0000000p-5"),
-    float.fromhex("0x1.3cf37e0000000p-7"),
-    float.fromhex("0x1.5bbbcc0000000p-10"),
+    float.fromhex("0x1.0000020000000p+0"),
+    float.fromhex("0x1.62e4280000000p-1"),
+    float.fromhex("0x1.ebf9160000000p-3"),
+    float.fromhex("0x1.c6b6ea0000000p-5"),
+    float.fromhex("0x1.3d0cce0000000p-7"),
+    float.fromhex("0x1.5c08320000000p-10"),
 )
 SILU_RATE_F16 = (float.fromhex("-0x1.7154760000000p+0"),)
-SILU_GRAD_EXP2_F16 = (
-    float.fromhex("0x1.0000040000000p+0"),
-    float.fromhex("0x1.62e4320000000p-1"),
-    float.fromhex("0x1.ebf76a0000000p-3"),
-    float.fromhex("0x1.c6acc80000000p-5"),
-    float.fromhex("0x1.3cec760000000p-7"),
-    float.fromhex("0x1.5bbfee0000000p-10"),
+SILU_INVERSE_F16 = (
+    float.fromhex("0x1.fffffa0000000p-1"),
+    float.fromhex("-0x1.ffe7e80000000p-1"),
+    float.fromhex("0x1.f237d60000000p-1"),
 )
-SILU_GRAD_RATE_F16 = (float.fromhex("-0x1.7154760000000p+0"),)
-SILU_GRAD_SLOPE_F16 = (float.fromhex("0x1.0000020000000p+0"),)
+SILU_GRAD_EXP2_F16 = (
+    float.fromhex("0x1.fffff40000000p-1"),
+    float.fromhex("0x1.62e3e40000000p-1"),
+    float.fromhex("0x1.ebfa740000000p-3"),
+    float.fromhex("0x1.c6c56c0000000p-5"),
+    float.fromhex("0x1.3d1db40000000p-7"),
+    float.fromhex("0x1.5c25b80000000p-10"),
+)
+SILU_GRAD_RATE_F16 = (float.fromhex("-0x1.7154700000000p+0"),)
+SILU_GRAD_INVERSE_F16 = (
+    float.fromhex("0x1.ffffee0000000p-1"),
+    float.fromhex("-0x1.ffcec80000000p+0"),
+    float.fromhex("0x1.726ec00000000p+1"),
+)
+SILU_GRAD_SLOPE_F16 = (float.fromhex("0x1.ffffc40000000p-1"),)
 
 DEEP_BF16 = 1
 ZERO_BF16 = float.fromhex("0x0.0p+0")
 MINUS_ZERO_BF16 = float.fromhex("-0x0.0p+0")
 ONE_BF16 = float.fromhex("0x1.0000000000000p+0")
 MINUS_ONE_BF16 = float.fromhex("-0x1.0000000000000p+0")
-FOUR_BF16 = float.fromhex("0x1.0000000000000p+2")
 UNIT_BF16 = float.fromhex("0x1.0000000000000p-64")
 MINUS_UNIT_BF16 = float.fromhex("-0x1.0000000000000p-64")
 LEAST_BF16 = float.fromhex("0x1.0000000000000p-14")
-SHIFTER_BF16 = float.fromhex("0x1.8000fe0000000p+23")
-UNIT_SHIFTER_BF16 = float.fromhex("0x1.80017e0000000p+23")
-SPLIT_BF16 = float.fromhex("0x1.8000360000000p+23")
-SPLIT_TWICE_BF16 = float.fromhex("0x1.7fff6e0000000p+23")
-SPLIT_THRICE_BF16 = float.fromhex("0x1.7ffea60000000p+23")
+SHIFTER_BF16 = float.fromhex("0x1.8000000000000p+23")
+UNIT_SHIFTER_BF16 = float.fromhex("0x1.8000800000000p+23")
+SPLIT_BF16 = float.fromhex("0x1.7fff380000000p+23")
+SPLIT_TWICE_BF16 = float.fromhex("0x1.7ffe700000000p+23")
+SPLIT_THRICE_BF16 = float.fromhex("0x1.7ffda80000000p+23")
 ROUND_BF16 = float.fromhex("0x1.8000000000000p+23")
+RAISE_BF16 = float.fromhex("0x1.0000000000000p+16")
+LOWER_BF16 = float.fromhex("0x1.0000000000000p-16")
+RAISED_UNIT_BF16 = float.fromhex("0x1.0000000000000p-48")
+MINUS_RAISED_UNIT_BF16 = float.fromhex("-0x1.0000000000000p-48")
 OVERFLOW_BF16 = float.fromhex("0x1.0080400000000p+0")
-GELU_ZERO_HI_BF16 = float.fromhex("0x1.80ead20000000p-1")
-GELU_ZERO_LO_BF16 = float.fromhex("-0x1.a03fd40000000p-27")
 GELU_LIMIT_BF16 = float.fromhex("0x1.bc34ea0000000p+3")
 GELU_GRAD_LIMIT_BF16 = float.fromhex("0x1.bc34ea0000000p+3")
 GELU_BACKWARD_LIMIT_BF16 = float.fromhex("0x1.358c940000000p+4")
@@ -1096,103 +1116,114 @@ SILU_GRAD_TABLE_BF16 = (
     float.fromhex("0x1.0e7b2e0000000p-12"),
 )
 GELU_EXP2_BF16 = (
-    float.fromhex("0x1.0000000000000p+0"),
-    float.fromhex("0x1.62e12e0000000p-1"),
-    float.fromhex("0x1.ec039e0000000p-3"),
-    float.fromhex("0x1.c9fc960000000p-5"),
-    float.fromhex("0x1.39f9ea0000000p-7"),
+    float.fromhex("0x1.ffffe80000000p-1"),
+    float.fromhex("0x1.62e0dc0000000p-1"),
+    float.fromhex("0x1.ec06e20000000p-3"),
+    float.fromhex("0x1.ca15120000000p-5"),
+    float.fromhex("0x1.3997120000000p-7"),
 )
-GELU_RATE_BF16 = (float.fromhex("-0x1.7154720000000p-1"),)
+GELU_RATE_BF16 = (float.fromhex("-0x1.7154760000000p-1"),)
 GELU_NUM_BF16 = (
-    float.fromhex("0x1.fffff40000000p-2"),
-    float.fromhex("0x1.703d500000000p-2"),
-    float.fromhex("0x1.e41e780000000p-4"),
-    float.fromhex("0x1.1228840000000p-6"),
+    float.fromhex("0x1.f5ca7a0000000p-3"),
+    float.fromhex("0x1.3e680e0000000p-3"),
 )
 GELU_DEN_BF16 = (
     float.fromhex("0x1.0000000000000p+0"),
-    float.fromhex("0x1.8460b80000000p+0"),
-    float.fromhex("0x1.e4dc280000000p-1"),
-    float.fromhex("0x1.2f25260000000p-2"),
-    float.fromhex("0x1.57a7bc0000000p-5"),
+    float.fromhex("0x1.8f167e0000000p-2"),
 )
 GELU_GRAD_EXP2_BF16 = (
-    float.fromhex("0x1.ffff400000000p-1"),
-    float.fromhex("0x1.62df4c0000000p-1"),
-    float.fromhex("0x1.ebc0760000000p-3"),
-    float.fromhex("0x1.c9f2180000000p-5"),
-    float.fromhex("0x1.39d18c0000000p-7"),
+    float.fromhex("0x1.0002080000000p+0"),
+    float.fromhex("0x1.62e0dc0000000p-1"),
+    float.fromhex("0x1.ec06e20000000p-3"),
+    float.fromhex("0x1.ca15120000000p-5"),
+    float.fromhex("0x1.3997120000000p-7"),
 )
-GELU_GRAD_RATE_BF16 = (float.fromhex("-0x1.7154880000000p-1"),)
+GELU_GRAD_RATE_BF16 = (float.fromhex("-0x1.71547e0000000p-1"),)
 GELU_GRAD_NUM_BF16 = (
-    float.fromhex("0x1.54864e0000000p-1"),
-    float.fromhex("0x1.44a1700000000p-1"),
-    float.fromhex("0x1.00a73c0000000p-2"),
-    float.fromhex("0x1.42f29c0000000p-5"),
+    float.fromhex("0x1.17ebea0000000p-4"),
+    float.fromhex("-0x1.e024940000000p-2"),
 )
 GELU_GRAD_DEN_BF16 = (
-    float.fromhex("0x1.0000880000000p+0"),
-    float.fromhex("0x1.3808c00000000p+0"),
-    float.fromhex("0x1.1b8ca20000000p-1"),
-    float.fromhex("0x1.94b7a00000000p-4"),
+    float.fromhex("0x1.fffc000000000p-1"),
+    float.fromhex("0x1.2ce3720000000p+0"),
 )
 GELU_TANH_EXP2_BF16 = (
-    float.fromhex("0x1.0000200000000p+0"),
-    float.fromhex("0x1.62e1300000000p-1"),
-    float.fromhex("0x1.ec0bc60000000p-3"),
-    float.fromhex("0x1.ca00960000000p-5"),
-    float.fromhex("0x1.39f6680000000p-7"),
+    float.fromhex("0x1.ffffe80000000p-1"),
+    float.fromhex("0x1.62e0dc0000000p-1"),
+    float.fromhex("0x1.ec06e20000000p-3"),
+    float.fromhex("0x1.ca15120000000p-5"),
+    float.fromhex("0x1.3997120000000p-7"),
 )
 GELU_TANH_RATE_BF16 = (
-    float.fromhex("-0x1.26aef20000000p+1"),
-    float.fromhex("-0x1.a5a7cc0000000p-4"),
+    float.fromhex("-0x1.26aec20000000p+1"),
+    float.fromhex("-0x1.a5a7d00000000p-4"),
 )
+GELU_TANH_INVERSE_BF16 = (float.fromhex("0x1.fffeda0000000p-1"),)
 GELU_TANH_GRAD_EXP2_BF16 = (
-    float.fromhex("0x1.0000000000000p+0"),
-    float.fromhex("0x1.62e10e0000000p-1"),
-    float.fromhex("0x1.ec039a0000000p-3"),
-    float.fromhex("0x1.c9fc960000000p-5"),
-    float.fromhex("0x1.39f6680000000p-7"),
+    float.fromhex("0x1.ffffe80000000p-1"),
+    float.fromhex("0x1.62e0dc0000000p-1"),
+    float.fromhex("0x1.ec06e20000000p-3"),
+    float.fromhex("0x1.ca15120000000p-5"),
+    float.fromhex("0x1.3997120000000p-7"),
 )
 GELU_TANH_GRAD_RATE_BF16 = (
-    float.fromhex("-0x1.26aeb20000000p+1"),
-    float.fromhex("-0x1.a5a7d80000000p-4"),
+    float.fromhex("-0x1.26aec20000000p+1"),
+    float.fromhex("-0x1.a5a7d00000000p-4"),
 )
+GELU_TANH_GRAD_INVERSE_BF16 = (float.fromhex("0x1.fffcdc0000000p-1"),)
 GELU_TANH_GRAD_SLOPE_BF16 = (
     float.fromhex("0x1.9884540000000p+0"),
-    float.fromhex("0x1.b6676e0000000p-3"),
+    float.fromhex("0x1.b6676c0000000p-3"),
 )
 GELU_SIGMOID_EXP2_BF16 = (
-    float.fromhex("0x1.ffff8c0000000p-1"),
-    float.fromhex("0x1.62e03e0000000p-1"),
-    float.fromhex("0x1.ec1c440000000p-3"),
-    float.fromhex("0x1.ca0ac40000000p-5"),
-    float.fromhex("0x1.39da7a0000000p-7"),
+    float.fromhex("0x1.ffffe80000000p-1"),
+    float.fromhex("0x1.62e0dc0000000p-1"),
+    float.fromhex("0x1.ec06e20000000p-3"),
+    float.fromhex("0x1.ca15120000000p-5"),
+    float.fromhex("0x1.3997120000000p-7"),
 )
 GELU_SIGMOID_RATE_BF16 = (float.fromhex("-0x1.3a4cbe0000000p+1"),)
+GELU_SIGMOID_INVERSE_BF16 = (
+    float.fromhex("0x1.fffffa0000000p-1"),
+    float.fromhex("-0x1.ff6f520000000p-1"),
+)
 GELU_SIGMOID_GRAD_EXP2_BF16 = (
-    float.fromhex("0x1.fffffc0000000p-1"),
-    float.fromhex("0x1.62e1740000000p-1"),
-    float.fromhex("0x1.ebfdcc0000000p-3"),
-    float.fromhex("0x1.c9d5fa0000000p-5"),
-    float.fromhex("0x1.39fcf20000000p-7"),
+    float.fromhex("0x1.ffffe80000000p-1"),
+    float.fromhex("0x1.62e0dc0000000p-1"),
+    float.fromhex("0x1.ec06e20000000p-3"),
+    float.fromhex("0x1.ca15120000000p-5"),
+    float.fromhex("0x1.3997120000000p-7"),
 )
 GELU_SIGMOID_GRAD_RATE_BF16 = (float.fromhex("-0x1.3a4cbe0000000p+1"),)
-GELU_SIGMOID_GRAD_SLOPE_BF16 = (float.fromhex("0x1.b3b63a0000000p+0"),)
+GELU_SIGMOID_GRAD_INVERSE_BF16 = (
+    float.fromhex("0x1.fffff00000000p-1"),
+    float.fromhex("-0x1.ff27080000000p+0"),
+)
+GELU_SIGMOID_GRAD_SLOPE_BF16 = (float.fromhex("0x1.b3b6460000000p+0"),)
 SILU_EXP2_BF16 = (
-    float.fromhex("0x1.0000000000000p+0"),
-    float.fromhex("0x1.62df9a0000000p-1"),
-    float.fromhex("0x1.ebf9420000000p-3"),
-    float.fromhex("0x1.c9e1620000000p-5"),
-    float.fromhex("0x1.3a147c0000000p-7"),
+    float.fromhex("0x1.ffffe80000000p-1"),
+    float.fromhex("0x1.62e0dc0000000p-1"),
+    float.fromhex("0x1.ec06e20000000p-3"),
+    float.fromhex("0x1.ca15120000000p-5"),
+    float.fromhex("0x1.3997120000000p-7"),
 )
-SILU_RATE_BF16 = (float.fromhex("-0x1.7154780000000p+0"),)
+SILU_RATE_BF16 = (float.fromhex("-0x1.7154760000000p+0"),)
+SILU_INVERSE_BF16 = (
+    float.fromhex("0x1.fffffa0000000p-1"),
+    float.fromhex("-0x1.ffe7e80000000p-1"),
+    float.fromhex("0x1.f237d60000000p-1"),
+)
 SILU_GRAD_EXP2_BF16 = (
-    float.fromhex("0x1.fffffc0000000p-1"),
-    float.fromhex("0x1.62e15e0000000p-1"),
-    float.fromhex("0x1.ec160a0000000p-3"),
-    float.fromhex("0x1.c9f6840000000p-5"),
-    float.fromhex("0x1.39deaa0000000p-7"),
+    float.fromhex("0x1.ffffe80000000p-1"),
+    float.fromhex("0x1.62e0dc0000000p-1"),
+    float.fromhex("0x1.ec06e20000000p-3"),
+    float.fromhex("0x1.ca15120000000p-5"),
+    float.fromhex("0x1.3997120000000p-7"),
 )
-SILU_GRAD_RATE_BF16 = (float.fromhex("-0x1.7154720000000p+0"),)
-SILU_GRAD_SLOPE_BF16 = (float.fromhex("0x1.fffffc0000000p-1"),)
+SILU_GRAD_RATE_BF16 = (float.fromhex("-0x1.7154760000000p+0"),)
+SILU_GRAD_INVERSE_BF16 = (
+    float.fromhex("0x1.fffffe0000000p-1"),
+    float.fromhex("-0x1.fff9600000000p+0"),
+    float.fromhex("0x1.7adf2c0000000p+1"),
+)
+SILU_GRAD_SLOPE_BF16 = (float.fromhex("0x1.0000000000000p+0"),)

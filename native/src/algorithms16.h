@@ -5,18 +5,24 @@
  * v_store_<dtype> rounds, once. Included for each dtype with FG_HALF naming it and FG_REAL
  * f32.
  *
- * With t = |x|, base = max(x, 0) and the formulas of algorithms.h in plain float32
- * arithmetic:
+ * With t = |x| and base = max(x, 0)
  *
- *   value   y = base - t P(t)           gelu: P = Phi(-t) = 2^(c t^2) N(t)/D(t)
- *                                       others: P = E/(1 + E), E = 2^(-t w(t))
- *   slope   y = p for x < 0, 1 - p else gelu: p = 2^(c t^2) (t0 - t) N(t)/D(t)
- *                                       others: p = E (E + (1 - t w'(t)))/(1 + E)^2
+ *   value   y = base - t P
+ *   slope   y = p for x < 0, 1 - p else
  *
- * Such a y is right to about 2^-22, which decides nearly every rounding to 16 bits. The last
- * places of the coefficients, each function's own, are chosen so that it decides all of them:
- * native/tools/search16.c searches, native/tests/rounding16.c looks at every input. A float32
- * rounded correctly first would not do: it may fall on a tie.
+ * Near 0, for t < fg_<function>_far, P and p come from a table, as in algorithms.h, and further away
+ * from formulas, in plain float32 arithmetic:
+ *
+ *   gelu    t P = 2^(c t^2) N(t^2)/D(t^2)                p = 2^(c t^2) t N(t^2)/D(t^2)
+ *   others  t P = t E/(1 + E), E = 2^(-t w(t))           p = E (E + (1 - t w'(t)))/(1 + E)^2
+ *
+ * with polynomials for 1/(1 + E) and 1/(1 + E)^2, E being small there: where they are of degree 0, E
+ * is nothing beside 1. Such a y is right to 2^-14
+ * or better, which decides most roundings to 16 bits. The polynomials of the tables
+ * (native/tools/search16_tables.py) and the last places of the coefficients of the formulas, each
+ * function's own (native/tools/search16.c), are chosen so that they decide all of them;
+ * native/tests/rounding16.c looks at every input. A float32 rounded correctly first would not do:
+ * it may fall on a tie.
  *
  * Tiny x give x/2 and a hair, of the sign of +: beside a tie where x is subnormal and odd. It is
  * too small for float32: |x| < fg_least count as that, in P alone, which makes 1/2 - P large
@@ -25,10 +31,8 @@
  * Small results are carried in units of 2^-64 in bfloat16 (fg_unit), whose range is that of
  * float32: the last fma applies the unit and rounds, once.
  *
- * near says that |x| < fg_<function>_far. There P and p come from a table, as in algorithms.h,
- * with polynomials of lower degrees, which tools/search16_tables.py chooses so that every result
- * is correctly rounded. So the formulas and the tables give the same values and slopes; backward,
- * which is not, takes the slope of an x from the table wherever |x| < far.
+ * near says where x is: near 0 if above 0, not near if below; if 0, both ways are gone, and one
+ * is chosen.
  *
  * Far from 0, |x| is clamped where the result is a zero or x; NaN is not. */
 
@@ -65,23 +69,33 @@ static FG_INLINE V FG_H(at_least)(V a, V b) /* of the same sign + */
     return v_real(i_max(v_bits(a), v_bits(b)));
 }
 
-/* An integer n is carried as k = n + shifter, whose low bits are those of n plus the exponent
- * bias, or of n plus that and 64: then 2^n is in units of fg_unit. */
-static FG_INLINE V FG_H(pow2)(V k)
+/* An integer n is carried as k = n + shifter, whose low bits are those of n, or of n plus 64: then
+ * 2^n is in units of fg_unit. */
+static FG_INLINE V FG_H(times_pow2)(V a, I k)
 {
-    return v_real(i_to_exponent(v_bits(k)));
-}
-
-/* 2^(n - m) for k = n + shifter, j = m + shifter */
-static FG_INLINE V FG_H(pow2_ratio)(V k, V j)
-{
-    return v_real(i_add(i_to_exponent(i_sub(v_bits(k), v_bits(j))), v_bits(FG_K(one))));
+    return v_real(i_add(v_bits(a), i_to_exponent(k)));
 }
 
 /* 2^(a b) = 2^n 2^f with |f| <= 1/2: declares f and k = n + shifter. */
 #define FG_REDUCE(a, b, shifter)      \
     const V k = v_fma(a, b, shifter); \
     const V f = v_fms(a, b, v_sub(k, shifter))
+
+/* 2^f, of degree 4 or 5 */
+static FG_INLINE V FG_H(exp2)(V f, const fg_f32 *c, int degree)
+{
+    const V f2 = v_mul(f, f);
+    const V low = v_fma(f, v_set(c[1]), v_set(c[0])), middle = v_fma(f, v_set(c[3]), v_set(c[2]));
+    const V high = degree == 4 ? v_set(c[4]) : v_fma(f, v_set(c[5]), v_set(c[4]));
+    return v_fma(f2, v_fma(f2, high, middle), low);
+}
+#define FG_EXP2(f, name) FG_H(exp2)(f, FG_H(fg_##name), FG_DEGREE(name))
+
+/* e in units, or not, in ones */
+static FG_INLINE V FG_H(in_ones)(V e, int in_units)
+{
+    return in_units ? FG_H(small)(e, FG_K(unit)) : e;
+}
 
 /* a, or a + b t^2, of a table */
 #define FG_LINEAR(t, name) FG_TERM(name, 0)
@@ -99,15 +113,22 @@ static FG_INLINE V FG_H(from_table)(V t, V per, const fg_f32 *table, int columns
         sum = v_fma(d, sum, v_entry(row, i));
     return sum;
 }
-#define FG_FROM_TABLE16(t, name)                                   \
-    FG_H(from_table)(t, FG_K(name##_per), FG_H(fg_##name##_table), \
-                     FG_COUNT(FG_H(fg_##name##_table)) / 8)
+#define FG_FROM_TABLE16(t, name) \
+    FG_H(from_table)             \
+    (t, FG_K(name##_per), FG_H(fg_##name##_table), FG_COUNT(FG_H(fg_##name##_table)) / 8)
+
+/* if some, not all are near: others give anything, and no flag */
+static FG_INLINE V FG_H(near_or_clamped)(V t, V near, int some)
+{
+    return some ? v_real(i_min(v_bits(t), v_bits(near))) : t;
+}
 
 /* max(x, 0) - t P */
 #define FG_NEAR_VALUE16(form)                                                          \
-    static FG_INLINE V FG_H(form##_by_table)(V x)                                      \
+    static FG_INLINE V FG_H(form##_by_table)(V x, int some)                            \
     {                                                                                  \
-        const V t = v_abs(x), base = v_select_negative(x, FG_K(minus_zero), x);        \
+        const V base = v_select_negative(x, FG_K(minus_zero), x);                      \
+        const V t = FG_H(near_or_clamped)(v_abs(x), FG_K(form##_near), some);          \
         return v_fnma(t, FG_FROM_TABLE16(FG_H(at_least)(t, FG_K(least)), form), base); \
     }
 FG_NEAR_VALUE16(gelu)
@@ -115,15 +136,12 @@ FG_NEAR_VALUE16(gelu_tanh)
 FG_NEAR_VALUE16(gelu_sigmoid)
 FG_NEAR_VALUE16(silu)
 
-/* if some, not all are near: others give anything, and no flag */
-#define FG_NEAR_SLOPE16(form)                                             \
-    static FG_INLINE V FG_H(form##_grad_by_table)(V x, int some)          \
-    {                                                                     \
-        V t = v_abs(x);                                                   \
-        if (some)                                                         \
-            t = v_real(i_min(v_bits(t), v_bits(FG_K(form##_grad_near)))); \
-        const V p = FG_FROM_TABLE16(t, form##_grad);                      \
-        return v_select_negative(x, p, v_sub(FG_K(one), p));              \
+#define FG_NEAR_SLOPE16(form)                                                      \
+    static FG_INLINE V FG_H(form##_grad_by_table)(V x, int some)                   \
+    {                                                                              \
+        const V t = FG_H(near_or_clamped)(v_abs(x), FG_K(form##_grad_near), some); \
+        const V p = FG_FROM_TABLE16(t, form##_grad);                               \
+        return v_select_negative(x, p, v_sub(FG_K(one), p));                       \
     }
 FG_NEAR_SLOPE16(gelu)
 FG_NEAR_SLOPE16(gelu_tanh)
@@ -132,92 +150,107 @@ FG_NEAR_SLOPE16(silu)
 
 /* ---- values ------------------------------------------------------------- */
 
-/* max(x, 0) - l unit; for x < 0 and -0 it is -0 where l unit vanishes */
-static FG_INLINE V FG_H(from_base)(V x, V l)
+/* Of a block that is not near 0, no t is above fg_<function>_end. */
+static FG_INLINE V FG_H(if_clamped)(V t, V limit, int near)
 {
-    return v_fma(l, FG_K(minus_unit), v_select_negative(x, FG_K(minus_zero), x));
+    return near ? t : FG_H(clamped)(t, limit);
 }
 
-static FG_INLINE V FG_H(gelu)(V x, int near)
+/* max(x, 0) + e q; for x < 0 it is -0 where that vanishes */
+static FG_INLINE V FG_H(value)(V x, V e, V q)
 {
-    if (near)
-        return FG_H(gelu_by_table)(x);
-    const V t = FG_H(clamped)(v_abs(x), FG_K(gelu_limit));
-    const V u = FG_H(at_least)(t, FG_K(least));
-    const V u2 = v_mul(u, u);
-    FG_REDUCE(u2, FG_TERM(gelu_rate, 0), FG_K(unit_shifter));
-    const V e = v_mul(FG_HORNER(f, gelu_exp2), FG_H(pow2)(k));
-    const V numerator = v_mul(v_mul(t, FG_HORNER(u, gelu_num)), e);
-    return FG_H(from_base)(x, v_div(numerator, FG_HORNER(u, gelu_den)));
+    return v_fma(e, q, v_select_negative(x, FG_K(minus_zero), x));
 }
 
-#define FG_SIGMOID_VALUE(form, FG_RATE)                                  \
-    static FG_INLINE V FG_H(form)(V x, int near)                         \
-    {                                                                    \
-        if (near)                                                        \
-            return FG_H(form##_by_table)(x);                             \
-        const V t = FG_H(clamped)(v_abs(x), FG_K(form##_limit));         \
-        const V u = FG_H(at_least)(t, FG_K(least));                      \
-        const V rate = FG_RATE(u, form##_rate);                          \
-        FG_REDUCE(u, rate, FG_K(unit_shifter));                          \
-        const V e = v_mul(FG_HORNER(f, form##_exp2), FG_H(pow2)(k));     \
-        const V l = v_div(v_mul(t, e), v_fma(e, FG_K(unit), FG_K(one))); \
-        return FG_H(from_base)(x, l);                                    \
+static FG_INLINE V FG_H(far_gelu)(V x, int near)
+{
+    const V t = FG_H(if_clamped)(v_abs(x), FG_K(gelu_limit), near), t2 = v_mul(t, t);
+    FG_REDUCE(t2, FG_TERM(gelu_rate, 0), FG_K(unit_shifter));
+    const V e = FG_H(times_pow2)(FG_EXP2(f, gelu_exp2), v_bits(k));
+    const V q = v_div(FG_HORNER(t2, gelu_num), FG_HORNER(t2, gelu_den));
+    return FG_H(value)(x, e, v_mul(q, FG_K(minus_unit)));
+}
+
+#define FG_SIGMOID_VALUE(form, FG_RATE)                                               \
+    static FG_INLINE V FG_H(far_##form)(V x, int near)                                \
+    {                                                                                 \
+        const V t = FG_H(if_clamped)(v_abs(x), FG_K(form##_limit), near);             \
+        const V rate = FG_RATE(t, form##_rate);                                       \
+        FG_REDUCE(t, rate, FG_K(unit_shifter));                                       \
+        const V e = FG_H(times_pow2)(FG_EXP2(f, form##_exp2), v_bits(k));             \
+        V q = v_mul(t, FG_K(minus_unit));                                             \
+        if (FG_DEGREE(form##_inverse))                                                \
+            q = v_mul(q, FG_HORNER(FG_H(in_ones)(e, FG_H(fg_deep)), form##_inverse)); \
+        return FG_H(value)(x, e, q);                                                  \
     }
 
 FG_SIGMOID_VALUE(gelu_tanh, FG_CUBIC)
 FG_SIGMOID_VALUE(gelu_sigmoid, FG_LINEAR)
 FG_SIGMOID_VALUE(silu, FG_LINEAR)
 
+#define FG_VALUE16(form)                                                                   \
+    static FG_INLINE V FG_H(form)(V x, int near)                                           \
+    {                                                                                      \
+        if (near > 0)                                                                      \
+            return FG_H(form##_by_table)(x, 0);                                            \
+        const V y = FG_H(far_##form)(x, near);                                             \
+        if (near < 0)                                                                      \
+            return y;                                                                      \
+        return v_select_above(FG_K(form##_far), v_abs(x), FG_H(form##_by_table)(x, 1), y); \
+    }
+
+FG_VALUE16(gelu)
+FG_VALUE16(gelu_tanh)
+FG_VALUE16(gelu_sigmoid)
+FG_VALUE16(silu)
+
 /* ---- slopes ------------------------------------------------------------- */
 
-/* p = e q unit, of which the caller rounds the product. */
+/* s p = e q, s being of the size of a unit; k = n + shifter for the power of two 2^n in e. deep: e
+ * has no less than 2^-100 of it. */
 typedef struct FG_H(tail) {
     V e, q, k;
 } FG_H(tail);
 
-/* deep: e has no less than 2^-100 of the power of two 2^n, where k = n + shifter; the caller
- * applies the rest, and unit is 1. */
-static FG_INLINE V FG_H(scale)(V k, int deep)
+static FG_INLINE I FG_H(scale)(V k, int deep)
 {
-    return FG_H(pow2)(deep ? FG_H(at_least)(k, FG_K(split)) : k);
+    return v_bits(deep ? FG_H(at_least)(k, FG_K(split)) : k);
 }
 
-static FG_INLINE FG_H(tail) FG_H(gelu_tail)(V t, V shifter, V unit, int deep)
+static FG_INLINE FG_H(tail) FG_H(gelu_tail)(V t, V s, V shifter, int deep)
 {
     const V t2 = v_mul(t, t);
     FG_REDUCE(t2, FG_TERM(gelu_grad_rate, 0), shifter);
-    const V e = v_mul(FG_HORNER(f, gelu_grad_exp2), FG_H(scale)(k, deep));
-    const V d = v_add(v_sub(FG_K(gelu_zero_hi), t), FG_K(gelu_zero_lo));
-    const V q = v_div(v_mul(d, FG_HORNER(t, gelu_grad_num)), FG_HORNER(t, gelu_grad_den));
-    const FG_H(tail) r = {e, q, k};
-    (void)unit;
+    const V e = FG_H(times_pow2)(FG_EXP2(f, gelu_grad_exp2), FG_H(scale)(k, deep));
+    const V ratio = v_div(FG_HORNER(t2, gelu_grad_num), FG_HORNER(t2, gelu_grad_den));
+    const FG_H(tail) r = {e, v_mul(v_mul(t, s), ratio), k};
     return r;
 }
 
-#define FG_SIGMOID_TAIL(form, FG_RATE)                                              \
-    static FG_INLINE FG_H(tail) FG_H(form##_tail)(V t, V shifter, V unit, int deep) \
-    {                                                                               \
-        const V rate = FG_RATE(t, form##_grad_rate);                                \
-        FG_REDUCE(t, rate, shifter);                                                \
-        const V e = v_mul(FG_HORNER(f, form##_grad_exp2), FG_H(scale)(k, deep));    \
-        const V rest = v_fnma(t, FG_RATE(t, form##_grad_slope), FG_K(one));         \
-        /* (1 + E)^2 with one rounding, where E is about 1 */                       \
-        const V plain = FG_H(small)(e, unit), m = v_sub(FG_K(one), plain);          \
-        const V d2 = v_fma(m, m, FG_H(small)(plain, FG_K(four)));                   \
-        const FG_H(tail) r = {e, v_div(v_add(plain, rest), d2), k};                 \
-        return r;                                                                   \
+#define FG_SIGMOID_TAIL(form, FG_RATE)                                                    \
+    static FG_INLINE FG_H(tail) FG_H(form##_tail)(V t, V s, V shifter, int deep)          \
+    {                                                                                     \
+        const V rate = FG_RATE(t, form##_grad_rate);                                      \
+        FG_REDUCE(t, rate, shifter);                                                      \
+        const V e = FG_H(times_pow2)(FG_EXP2(f, form##_grad_exp2), FG_H(scale)(k, deep)); \
+        const V rest = v_fnma(t, FG_RATE(t, form##_grad_slope), FG_K(one));               \
+        V q = v_mul(rest, s);                                                             \
+        if (FG_DEGREE(form##_grad_inverse)) {                                             \
+            const V E = FG_H(in_ones)(e, FG_H(fg_deep) && !deep);                         \
+            q = v_mul(v_mul(v_add(E, rest), s), FG_HORNER(E, form##_grad_inverse));       \
+        }                                                                                 \
+        const FG_H(tail) r = {e, q, k};                                                   \
+        return r;                                                                         \
     }
 
 FG_SIGMOID_TAIL(gelu_tanh, FG_CUBIC)
 FG_SIGMOID_TAIL(gelu_sigmoid, FG_LINEAR)
 FG_SIGMOID_TAIL(silu, FG_LINEAR)
 
-/* p for x < 0, 1 - p else, rounded once */
-static FG_INLINE V FG_H(slope)(V x, V e, V q, V unit, V minus_unit)
+/* p for x < 0, 1 - p else, of one that is as large as one, rounded once. */
+static FG_INLINE V FG_H(slope)(V x, V e, V q, V one)
 {
-    const V sign = v_select_negative(x, unit, minus_unit);
-    return v_fma(e, v_mul(q, sign), v_select_negative(x, FG_K(minus_zero), FG_K(one)));
+    return v_fma(e, q, v_select_negative(x, FG_K(minus_zero), one));
 }
 
 /* dy times the slope. What v_store will round to infinity becomes that here, so that the flag is
@@ -231,47 +264,58 @@ static FG_INLINE V FG_H(product)(V dy, V slope)
     return v_select_infinite(above, above, dx);
 }
 
-/* The slope for |x| >= far. It is -0 at -inf, not just small: it makes NaN of an infinite dy. */
-static FG_INLINE V FG_H(far_slope)(V x, FG_H(tail) r)
+static FG_INLINE V FG_H(lowered)(V dy)
 {
-    const V e = v_select_infinite(x, FG_K(zero), r.e);
-    return FG_H(slope)(x, e, r.q, FG_K(one), FG_K(minus_one));
+    return FG_H(fg_deep) ? FG_H(small)(dy, FG_K(lower)) : dy;
 }
 
 /* dy and what 2^n lacks, in two normal factors; near 0 it lacks nothing. Of a NaN, k would scale it
  * at random. */
-static FG_INLINE V FG_H(scaled)(V dy, V x, FG_H(tail) r)
+static FG_INLINE V FG_H(scaled)(V dy, V x, V n)
 {
     if (!FG_H(fg_deep))
         return dy;
-    const V k = FG_H(at_least)(r.k, FG_K(split_thrice));
+    const V k = FG_H(at_least)(n, FG_K(split_thrice));
     const V k0 = v_real(i_min(v_bits(k), v_bits(FG_K(shifter))));
     const V k1 = FG_H(at_least)(k0, FG_K(split)), k2 = FG_H(at_least)(k0, FG_K(split_twice));
-    const V less = FG_H(small)(FG_H(small)(dy, FG_H(pow2_ratio)(k2, k1)), FG_H(pow2_ratio)(k0, k2));
-    return v_select_negative(x, less, dy);
+    const V once = FG_H(times_pow2)(FG_K(one), i_sub(v_bits(k2), v_bits(k1)));
+    const V twice = FG_H(times_pow2)(FG_K(one), i_sub(v_bits(k0), v_bits(k2)));
+    return v_select_negative(x, FG_H(small)(FG_H(small)(dy, once), twice), dy);
 }
 
-#define FG_SLOPE16(form)                                                                    \
-    static FG_INLINE V FG_H(form##_grad)(V x, int near)                                     \
-    {                                                                                       \
-        if (near)                                                                           \
-            return FG_H(form##_grad_by_table)(x, 0);                                        \
-        const V t = FG_H(clamped)(v_abs(x), FG_K(form##_grad_limit));                       \
-        const FG_H(tail) r = FG_H(form##_tail)(t, FG_K(unit_shifter), FG_K(unit), 0);       \
-        return FG_H(slope)(x, r.e, r.q, FG_K(unit), FG_K(minus_unit));                      \
-    }                                                                                       \
-    /* near: all are if above 0, none is if below */                                        \
-    static FG_INLINE V FG_H(form##_backward)(V dy, V x, int near)                           \
-    {                                                                                       \
-        if (near > 0)                                                                       \
-            return FG_H(product)(dy, FG_H(form##_grad_by_table)(x, 0));                     \
-        const V t = FG_H(clamped)(v_abs(x), FG_K(form##_backward_limit));                   \
-        const FG_H(tail) r = FG_H(form##_tail)(t, FG_K(shifter), FG_K(one), FG_H(fg_deep)); \
-        V slope = FG_H(far_slope)(x, r);                                                    \
-        if (near == 0)                                                                      \
-            slope = v_select_above(FG_K(form##_grad_far), v_abs(x),                         \
-                                   FG_H(form##_grad_by_table)(x, 1), slope);                \
-        return FG_H(product)(FG_H(scaled)(dy, x, r), slope);                                \
+/* If the results are not from the table alone, a slope is -0 at -inf, not just small: it makes NaN of
+ * an infinite dy. Where |x| is no more than fg_<function>_end, dy and the slope are normal numbers if
+ * one is made as much smaller, by fg_raise, as the other is made larger. */
+#define FG_SLOPE16(form)                                                                         \
+    static FG_INLINE V FG_H(form##_grad)(V x, int near)                                          \
+    {                                                                                            \
+        if (near > 0)                                                                            \
+            return FG_H(form##_grad_by_table)(x, 0);                                             \
+        const V t = FG_H(if_clamped)(v_abs(x), FG_K(form##_grad_limit), near);                   \
+        const V s = v_select_negative(x, FG_K(unit), FG_K(minus_unit));                          \
+        const FG_H(tail) r = FG_H(form##_tail)(t, s, FG_K(unit_shifter), 0);                     \
+        const V y = FG_H(slope)(x, r.e, r.q, FG_K(one));                                         \
+        if (near < 0)                                                                            \
+            return y;                                                                            \
+        return v_select_above(FG_K(form##_grad_far), v_abs(x), FG_H(form##_grad_by_table)(x, 1), \
+                              y);                                                                \
+    }                                                                                            \
+    static FG_INLINE V FG_H(form##_backward)(V dy, V x, int near)                                \
+    {                                                                                            \
+        if (near > 0)                                                                            \
+            return FG_H(product)(dy, FG_H(form##_grad_by_table)(x, 0));                          \
+        if (near < 0) {                                                                          \
+            const V s = v_select_negative(x, FG_K(raised_unit), FG_K(minus_raised_unit));        \
+            const FG_H(tail) r = FG_H(form##_tail)(v_abs(x), s, FG_K(unit_shifter), 0);          \
+            return FG_H(product)(FG_H(lowered)(dy), FG_H(slope)(x, r.e, r.q, FG_K(raise)));      \
+        }                                                                                        \
+        const V t = FG_H(clamped)(v_abs(x), FG_K(form##_backward_limit));                        \
+        const V s = v_select_negative(x, FG_K(one), FG_K(minus_one));                            \
+        const FG_H(tail) r = FG_H(form##_tail)(t, s, FG_K(shifter), FG_H(fg_deep));              \
+        const V far = FG_H(slope)(x, v_select_infinite(x, FG_K(zero), r.e), r.q, FG_K(one));     \
+        const V slope = v_select_above(FG_K(form##_grad_far), v_abs(x),                          \
+                                       FG_H(form##_grad_by_table)(x, 1), far);                   \
+        return FG_H(product)(FG_H(scaled)(dy, x, r.k), slope);                                   \
     }
 
 FG_SLOPE16(gelu)
@@ -279,15 +323,41 @@ FG_SLOPE16(gelu_tanh)
 FG_SLOPE16(gelu_sigmoid)
 FG_SLOPE16(silu)
 
+/* ---- infinities and NaN ------------------------------------------------------------- */
+
+#define FG_PLAIN16(form)                                               \
+    static FG_INLINE V FG_H(plain_##form)(V x)                         \
+    {                                                                  \
+        const V y = v_select_negative(x, FG_K(minus_zero), x);         \
+        return v_select_infinite(x, y, x);                             \
+    }                                                                  \
+    static FG_INLINE V FG_H(plain_##form##_grad)(V x)                  \
+    {                                                                  \
+        const V y = v_select_negative(x, FG_K(minus_zero), FG_K(one)); \
+        return v_select_infinite(x, y, x);                             \
+    }                                                                  \
+    static FG_INLINE V FG_H(plain_##form##_backward)(V dy, V x)        \
+    {                                                                  \
+        return FG_H(product)(dy, FG_H(plain_##form##_grad)(x));        \
+    }
+
+FG_PLAIN16(gelu)
+FG_PLAIN16(gelu_tanh)
+FG_PLAIN16(gelu_sigmoid)
+FG_PLAIN16(silu)
+
+#undef FG_PLAIN16
 #undef FG_SLOPE16
 #undef FG_NEAR_SLOPE16
 #undef FG_NEAR_VALUE16
 #undef FG_FROM_TABLE16
 #undef FG_SIGMOID_TAIL
+#undef FG_VALUE16
 #undef FG_SIGMOID_VALUE
 #undef FG_CUBIC
 #undef FG_LINEAR
 #undef FG_REDUCE
+#undef FG_EXP2
 #undef FG_HORNER
 #undef FG_DEGREE
 #undef FG_TERM

@@ -6,39 +6,72 @@
 #define FG_COEFFICIENTS static const /* the search for last places has other ideas */
 #endif
 
-/* f16 exp2: error of the fit 2^-23.4 */
-/* f16 gelu: error of the fit 2^-25.6 */
-/* f16 gelu_grad: error of the fit 2^-23.6 */
+/* f16 exp2, degree 4: error of the fit 2^-18.6 */
+/* f16 exp2, degree 5: error of the fit 2^-23.7 */
+/* f16 gelu: error of the fit 2^-21.4 */
+/* f16 gelu_grad: error of the fit 2^-20.2 */
+/* f16 gelu_tanh_inverse: error of the fit 2^-21.3 */
+/* f16 gelu_tanh_grad_inverse: error of the fit 2^-19.3 */
+/* f16 gelu_sigmoid_inverse: error of the fit 2^-19.0 */
+/* f16 gelu_sigmoid_grad_inverse: error of the fit 2^-26.9 */
+/* f16 silu_inverse: error of the fit 2^-22.4 */
+/* f16 silu_grad_inverse: error of the fit 2^-20.4 */
 enum { fg_deep_f16 = 0 };
 enum { fg_gelu_far_bits_f16 = 0x4400 };
+enum { fg_gelu_low_bits_f16 = 0x4000 };
+enum { fg_gelu_end_bits_f16 = 0x4672 };
 enum { fg_gelu_grad_far_bits_f16 = 0x4400 };
+enum { fg_gelu_grad_low_bits_f16 = 0x4000 };
+enum { fg_gelu_grad_end_bits_f16 = 0x4814 };
 enum { fg_gelu_backward_far_bits_f16 = 0x4400 };
+enum { fg_gelu_backward_low_bits_f16 = 0x4400 };
+enum { fg_gelu_backward_end_bits_f16 = 0x4814 };
 enum { fg_gelu_tanh_far_bits_f16 = 0x43c0 };
+enum { fg_gelu_tanh_low_bits_f16 = 0x4000 };
+enum { fg_gelu_tanh_end_bits_f16 = 0x45ff };
 enum { fg_gelu_tanh_grad_far_bits_f16 = 0x4400 };
+enum { fg_gelu_tanh_grad_low_bits_f16 = 0x4000 };
+enum { fg_gelu_tanh_grad_end_bits_f16 = 0x4725 };
 enum { fg_gelu_tanh_backward_far_bits_f16 = 0x4400 };
+enum { fg_gelu_tanh_backward_low_bits_f16 = 0x4400 };
+enum { fg_gelu_tanh_backward_end_bits_f16 = 0x4725 };
 enum { fg_gelu_sigmoid_far_bits_f16 = 0x4400 };
+enum { fg_gelu_sigmoid_low_bits_f16 = 0x4280 };
+enum { fg_gelu_sigmoid_end_bits_f16 = 0x4b54 };
 enum { fg_gelu_sigmoid_grad_far_bits_f16 = 0x4400 };
+enum { fg_gelu_sigmoid_grad_low_bits_f16 = 0x4280 };
+enum { fg_gelu_sigmoid_grad_end_bits_f16 = 0x4d7f };
 enum { fg_gelu_sigmoid_backward_far_bits_f16 = 0x4400 };
+enum { fg_gelu_sigmoid_backward_low_bits_f16 = 0x4400 };
+enum { fg_gelu_sigmoid_backward_end_bits_f16 = 0x4d7f };
 enum { fg_silu_far_bits_f16 = 0x4400 };
+enum { fg_silu_low_bits_f16 = 0x4400 };
+enum { fg_silu_end_bits_f16 = 0x4e3d };
 enum { fg_silu_grad_far_bits_f16 = 0x4400 };
+enum { fg_silu_grad_low_bits_f16 = 0x4400 };
+enum { fg_silu_grad_end_bits_f16 = 0x50ad };
 enum { fg_silu_backward_far_bits_f16 = 0x4400 };
+enum { fg_silu_backward_low_bits_f16 = 0x4400 };
+enum { fg_silu_backward_end_bits_f16 = 0x50ad };
+enum { fg_infinite_bits_f16 = 0x7c00 };
 static const fg_f32 fg_zero_f16 = 0x0.0p+0f;
 static const fg_f32 fg_minus_zero_f16 = -0x0.0p+0f;
 static const fg_f32 fg_one_f16 = 0x1.0000000000000p+0f;
 static const fg_f32 fg_minus_one_f16 = -0x1.0000000000000p+0f;
-static const fg_f32 fg_four_f16 = 0x1.0000000000000p+2f;
 static const fg_f32 fg_unit_f16 = 0x1.0000000000000p+0f;
 static const fg_f32 fg_minus_unit_f16 = -0x1.0000000000000p+0f;
 static const fg_f32 fg_least_f16 = 0x1.0000000000000p-20f;
-static const fg_f32 fg_shifter_f16 = 0x1.8000fe0000000p+23f;
-static const fg_f32 fg_unit_shifter_f16 = 0x1.8000fe0000000p+23f;
-static const fg_f32 fg_split_f16 = 0x1.8000360000000p+23f;
-static const fg_f32 fg_split_twice_f16 = 0x1.7fff6e0000000p+23f;
-static const fg_f32 fg_split_thrice_f16 = 0x1.7ffea60000000p+23f;
+static const fg_f32 fg_shifter_f16 = 0x1.8000000000000p+23f;
+static const fg_f32 fg_unit_shifter_f16 = 0x1.8000000000000p+23f;
+static const fg_f32 fg_split_f16 = 0x1.7fff380000000p+23f;
+static const fg_f32 fg_split_twice_f16 = 0x1.7ffe700000000p+23f;
+static const fg_f32 fg_split_thrice_f16 = 0x1.7ffda80000000p+23f;
 static const fg_f32 fg_round_f16 = 0x1.8000000000000p+23f;
+static const fg_f32 fg_raise_f16 = 0x1.0000000000000p+0f;
+static const fg_f32 fg_lower_f16 = 0x1.0000000000000p+0f;
+static const fg_f32 fg_raised_unit_f16 = 0x1.0000000000000p+0f;
+static const fg_f32 fg_minus_raised_unit_f16 = -0x1.0000000000000p+0f;
 static const fg_f32 fg_overflow_f16 = 0x1.0000000000000p+0f;
-static const fg_f32 fg_gelu_zero_hi_f16 = 0x1.80ead20000000p-1f;
-static const fg_f32 fg_gelu_zero_lo_f16 = -0x1.a03fd40000000p-27f;
 static const fg_f32 fg_gelu_limit_f16 = 0x1.9cbb700000000p+2f;
 static const fg_f32 fg_gelu_grad_limit_f16 = 0x1.0508e60000000p+3f;
 static const fg_f32 fg_gelu_backward_limit_f16 = 0x1.0508e60000000p+3f;
@@ -552,165 +585,215 @@ static const fg_f32 fg_silu_grad_table_f16[] = {
     0x1.634cc00000000p-15f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_exp2_f16[] = {
-    0x1.0000020000000p+0f,
-    0x1.62e42a0000000p-1f,
-    0x1.ebfa020000000p-3f,
-    0x1.c6b4dc0000000p-5f,
-    0x1.3ceb960000000p-7f,
-    0x1.5bcdea0000000p-10f,
+    0x1.ffffcc0000000p-1f,
+    0x1.62e11c0000000p-1f,
+    0x1.ec088c0000000p-3f,
+    0x1.ca023c0000000p-5f,
+    0x1.39d41c0000000p-7f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_rate_f16[] = {
-    -0x1.7154760000000p-1f,
+    -0x1.7154720000000p-1f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_num_f16[] = {
-    0x1.0000000000000p-1f,
-    0x1.49d9900000000p-2f,
-    0x1.91c4020000000p-4f,
-    0x1.9236a20000000p-7f,
+    0x1.30189c0000000p-3f,
+    0x1.b20de40000000p-2f,
+    0x1.83df880000000p-4f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_den_f16[] = {
-    0x1.0000000000000p+0f,
-    0x1.712eda0000000p+0f,
-    0x1.b194700000000p-1f,
-    0x1.f5e5620000000p-3f,
-    0x1.f8a9aa0000000p-6f,
+    0x1.fffec60000000p-1f,
+    0x1.4c5b140000000p+0f,
+    0x1.e62f640000000p-3f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_grad_exp2_f16[] = {
-    0x1.0000000000000p+0f,
-    0x1.62e4300000000p-1f,
-    0x1.ebf8b00000000p-3f,
-    0x1.c6b74c0000000p-5f,
-    0x1.3cfe2c0000000p-7f,
-    0x1.5bb02c0000000p-10f,
+    0x1.0000180000000p+0f,
+    0x1.62e0b60000000p-1f,
+    0x1.ebfe480000000p-3f,
+    0x1.ca05520000000p-5f,
+    0x1.39a4460000000p-7f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_grad_rate_f16[] = {
-    -0x1.7154820000000p-1f,
+    -0x1.7154740000000p-1f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_grad_num_f16[] = {
-    0x1.54851c0000000p-1f,
-    0x1.29a9c60000000p-1f,
-    0x1.b4eee20000000p-3f,
-    0x1.eefd700000000p-6f,
+    0x1.5ca8ee0000000p-1f,
+    -0x1.111e3e0000000p+0f,
+    -0x1.c9d0740000000p-2f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_grad_den_f16[] = {
-    0x1.0000000000000p+0f,
-    0x1.23c7540000000p+0f,
-    0x1.e83d280000000p-2f,
-    0x1.367d4a0000000p-4f,
-    -0x1.3556500000000p-19f,
+    0x1.fff2d00000000p-1f,
+    0x1.e59f300000000p+1f,
+    0x1.1ee5520000000p+0f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_tanh_exp2_f16[] = {
-    0x1.0000020000000p+0f,
-    0x1.62e4240000000p-1f,
-    0x1.ebf9d00000000p-3f,
-    0x1.c6b8520000000p-5f,
-    0x1.3cc6be0000000p-7f,
-    0x1.5b816c0000000p-10f,
+    0x1.ffff940000000p-1f,
+    0x1.62e09c0000000p-1f,
+    0x1.ec07ce0000000p-3f,
+    0x1.c9e3440000000p-5f,
+    0x1.3985640000000p-7f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_tanh_rate_f16[] = {
-    -0x1.26aec60000000p+1f,
-    -0x1.a5a7ca0000000p-4f,
+    -0x1.26aeae0000000p+1f,
+    -0x1.a5a7da0000000p-4f,
+};
+FG_COEFFICIENTS fg_f32 fg_gelu_tanh_inverse_f16[] = {
+    0x1.ffffa60000000p-1f,
+    -0x1.ffe56e0000000p-1f,
+    0x1.eecfae0000000p-1f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_tanh_grad_exp2_f16[] = {
-    0x1.0000000000000p+0f,
-    0x1.62e4340000000p-1f,
-    0x1.ebf94c0000000p-3f,
-    0x1.c6bca00000000p-5f,
-    0x1.3cfc3e0000000p-7f,
-    0x1.5bc28e0000000p-10f,
+    0x1.0000340000000p+0f,
+    0x1.62e3880000000p-1f,
+    0x1.ebfd500000000p-3f,
+    0x1.c71b200000000p-5f,
+    0x1.3cf35a0000000p-7f,
+    0x1.5b06d40000000p-10f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_tanh_grad_rate_f16[] = {
-    -0x1.26aec20000000p+1f,
-    -0x1.a5a7ca0000000p-4f,
+    -0x1.26aece0000000p+1f,
+    -0x1.a5a7de0000000p-4f,
+};
+FG_COEFFICIENTS fg_f32 fg_gelu_tanh_grad_inverse_f16[] = {
+    0x1.ffff600000000p-1f,
+    -0x1.ff96140000000p+0f,
+    0x1.6e20da0000000p+1f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_tanh_grad_slope_f16[] = {
-    0x1.9884540000000p+0f,
-    0x1.b667680000000p-3f,
+    0x1.9882900000000p+0f,
+    0x1.b669900000000p-3f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_sigmoid_exp2_f16[] = {
-    0x1.0000000000000p+0f,
-    0x1.62e4080000000p-1f,
-    0x1.ebfae60000000p-3f,
-    0x1.c6d0720000000p-5f,
-    0x1.3d1b620000000p-7f,
-    0x1.5b5ff60000000p-10f,
+    0x1.ffff1a0000000p-1f,
+    0x1.62e2960000000p-1f,
+    0x1.ec0f260000000p-3f,
+    0x1.c8d5fe0000000p-5f,
+    0x1.395a880000000p-7f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_sigmoid_rate_f16[] = {
     -0x1.3a4cbe0000000p+1f,
 };
+FG_COEFFICIENTS fg_f32 fg_gelu_sigmoid_inverse_f16[] = {
+    0x1.0000660000000p+0f,
+    -0x1.fee98a0000000p-1f,
+};
 FG_COEFFICIENTS fg_f32 fg_gelu_sigmoid_grad_exp2_f16[] = {
-    0x1.0000000000000p+0f,
-    0x1.62e43c0000000p-1f,
-    0x1.ebfa240000000p-3f,
-    0x1.c6bb6e0000000p-5f,
-    0x1.3cf1380000000p-7f,
-    0x1.5b67640000000p-10f,
+    0x1.ffffe80000000p-1f,
+    0x1.62e0dc0000000p-1f,
+    0x1.ec06e20000000p-3f,
+    0x1.ca15120000000p-5f,
+    0x1.3997120000000p-7f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_sigmoid_grad_rate_f16[] = {
     -0x1.3a4cbe0000000p+1f,
+};
+FG_COEFFICIENTS fg_f32 fg_gelu_sigmoid_grad_inverse_f16[] = {
+    0x1.0000000000000p+0f,
+    -0x1.fffdb40000000p+0f,
+    0x1.7cf98c0000000p+1f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_sigmoid_grad_slope_f16[] = {
     0x1.b3b6460000000p+0f,
 };
 FG_COEFFICIENTS fg_f32 fg_silu_exp2_f16[] = {
-    0x1.0000000000000p+0f,
-    0x1.62e41a0000000p-1f,
-    0x1.ebf9ba0000000p-3f,
-    0x1.c6b59c0000000p-5f,
-    0x1.3cf37e0000000p-7f,
-    0x1.5bbbcc0000000p-10f,
+    0x1.0000020000000p+0f,
+    0x1.62e4280000000p-1f,
+    0x1.ebf9160000000p-3f,
+    0x1.c6b6ea0000000p-5f,
+    0x1.3d0cce0000000p-7f,
+    0x1.5c08320000000p-10f,
 };
 FG_COEFFICIENTS fg_f32 fg_silu_rate_f16[] = {
     -0x1.7154760000000p+0f,
 };
+FG_COEFFICIENTS fg_f32 fg_silu_inverse_f16[] = {
+    0x1.fffffa0000000p-1f,
+    -0x1.ffe7e80000000p-1f,
+    0x1.f237d60000000p-1f,
+};
 FG_COEFFICIENTS fg_f32 fg_silu_grad_exp2_f16[] = {
-    0x1.0000040000000p+0f,
-    0x1.62e4320000000p-1f,
-    0x1.ebf76a0000000p-3f,
-    0x1.c6acc80000000p-5f,
-    0x1.3cec760000000p-7f,
-    0x1.5bbfee0000000p-10f,
+    0x1.fffff40000000p-1f,
+    0x1.62e3e40000000p-1f,
+    0x1.ebfa740000000p-3f,
+    0x1.c6c56c0000000p-5f,
+    0x1.3d1db40000000p-7f,
+    0x1.5c25b80000000p-10f,
 };
 FG_COEFFICIENTS fg_f32 fg_silu_grad_rate_f16[] = {
-    -0x1.7154760000000p+0f,
+    -0x1.7154700000000p+0f,
+};
+FG_COEFFICIENTS fg_f32 fg_silu_grad_inverse_f16[] = {
+    0x1.ffffee0000000p-1f,
+    -0x1.ffcec80000000p+0f,
+    0x1.726ec00000000p+1f,
 };
 FG_COEFFICIENTS fg_f32 fg_silu_grad_slope_f16[] = {
-    0x1.0000020000000p+0f,
+    0x1.ffffc40000000p-1f,
 };
 
-/* bf16 exp2: error of the fit 2^-18.4 */
-/* bf16 gelu: error of the fit 2^-21.5 */
-/* bf16 gelu_grad: error of the fit 2^-20.3 */
+/* bf16 exp2, degree 4: error of the fit 2^-18.6 */
+/* bf16 gelu: error of the fit 2^-16.1 */
+/* bf16 gelu_grad: error of the fit 2^-17.0 */
+/* bf16 gelu_tanh_inverse: error of the fit 2^-16.8 */
+/* bf16 gelu_tanh_grad_inverse: error of the fit 2^-15.3 */
+/* bf16 gelu_sigmoid_inverse: error of the fit 2^-22.6 */
+/* bf16 gelu_sigmoid_grad_inverse: error of the fit 2^-21.1 */
+/* bf16 silu_inverse: error of the fit 2^-22.4 */
+/* bf16 silu_grad_inverse: error of the fit 2^-24.7 */
 enum { fg_deep_bf16 = 1 };
 enum { fg_gelu_far_bits_bf16 = 0x4080 };
+enum { fg_gelu_low_bits_bf16 = 0x4080 };
+enum { fg_gelu_end_bits_bf16 = 0x415e };
 enum { fg_gelu_grad_far_bits_bf16 = 0x4080 };
+enum { fg_gelu_grad_low_bits_bf16 = 0x4080 };
+enum { fg_gelu_grad_end_bits_bf16 = 0x415e };
 enum { fg_gelu_backward_far_bits_bf16 = 0x4080 };
+enum { fg_gelu_backward_low_bits_bf16 = 0x4080 };
+enum { fg_gelu_backward_end_bits_bf16 = 0x415e };
 enum { fg_gelu_tanh_far_bits_bf16 = 0x4080 };
+enum { fg_gelu_tanh_low_bits_bf16 = 0x4080 };
+enum { fg_gelu_tanh_end_bits_bf16 = 0x4128 };
 enum { fg_gelu_tanh_grad_far_bits_bf16 = 0x407c };
+enum { fg_gelu_tanh_grad_low_bits_bf16 = 0x407c };
+enum { fg_gelu_tanh_grad_end_bits_bf16 = 0x4128 };
 enum { fg_gelu_tanh_backward_far_bits_bf16 = 0x407c };
+enum { fg_gelu_tanh_backward_low_bits_bf16 = 0x407c };
+enum { fg_gelu_tanh_backward_end_bits_bf16 = 0x4129 };
 enum { fg_gelu_sigmoid_far_bits_bf16 = 0x4080 };
+enum { fg_gelu_sigmoid_low_bits_bf16 = 0x4080 };
+enum { fg_gelu_sigmoid_end_bits_bf16 = 0x426c };
 enum { fg_gelu_sigmoid_grad_far_bits_bf16 = 0x4080 };
+enum { fg_gelu_sigmoid_grad_low_bits_bf16 = 0x4080 };
+enum { fg_gelu_sigmoid_grad_end_bits_bf16 = 0x426c };
 enum { fg_gelu_sigmoid_backward_far_bits_bf16 = 0x4080 };
+enum { fg_gelu_sigmoid_backward_low_bits_bf16 = 0x4080 };
+enum { fg_gelu_sigmoid_backward_end_bits_bf16 = 0x426d };
 enum { fg_silu_far_bits_bf16 = 0x4080 };
+enum { fg_silu_low_bits_bf16 = 0x4080 };
+enum { fg_silu_end_bits_bf16 = 0x42c9 };
 enum { fg_silu_grad_far_bits_bf16 = 0x40a0 };
+enum { fg_silu_grad_low_bits_bf16 = 0x40a0 };
+enum { fg_silu_grad_end_bits_bf16 = 0x42c9 };
 enum { fg_silu_backward_far_bits_bf16 = 0x40a0 };
+enum { fg_silu_backward_low_bits_bf16 = 0x40a0 };
+enum { fg_silu_backward_end_bits_bf16 = 0x42ca };
+enum { fg_infinite_bits_bf16 = 0x7f80 };
 static const fg_f32 fg_zero_bf16 = 0x0.0p+0f;
 static const fg_f32 fg_minus_zero_bf16 = -0x0.0p+0f;
 static const fg_f32 fg_one_bf16 = 0x1.0000000000000p+0f;
 static const fg_f32 fg_minus_one_bf16 = -0x1.0000000000000p+0f;
-static const fg_f32 fg_four_bf16 = 0x1.0000000000000p+2f;
 static const fg_f32 fg_unit_bf16 = 0x1.0000000000000p-64f;
 static const fg_f32 fg_minus_unit_bf16 = -0x1.0000000000000p-64f;
 static const fg_f32 fg_least_bf16 = 0x1.0000000000000p-14f;
-static const fg_f32 fg_shifter_bf16 = 0x1.8000fe0000000p+23f;
-static const fg_f32 fg_unit_shifter_bf16 = 0x1.80017e0000000p+23f;
-static const fg_f32 fg_split_bf16 = 0x1.8000360000000p+23f;
-static const fg_f32 fg_split_twice_bf16 = 0x1.7fff6e0000000p+23f;
-static const fg_f32 fg_split_thrice_bf16 = 0x1.7ffea60000000p+23f;
+static const fg_f32 fg_shifter_bf16 = 0x1.8000000000000p+23f;
+static const fg_f32 fg_unit_shifter_bf16 = 0x1.8000800000000p+23f;
+static const fg_f32 fg_split_bf16 = 0x1.7fff380000000p+23f;
+static const fg_f32 fg_split_twice_bf16 = 0x1.7ffe700000000p+23f;
+static const fg_f32 fg_split_thrice_bf16 = 0x1.7ffda80000000p+23f;
 static const fg_f32 fg_round_bf16 = 0x1.8000000000000p+23f;
+static const fg_f32 fg_raise_bf16 = 0x1.0000000000000p+16f;
+static const fg_f32 fg_lower_bf16 = 0x1.0000000000000p-16f;
+static const fg_f32 fg_raised_unit_bf16 = 0x1.0000000000000p-48f;
+static const fg_f32 fg_minus_raised_unit_bf16 = -0x1.0000000000000p-48f;
 static const fg_f32 fg_overflow_bf16 = 0x1.0080400000000p+0f;
-static const fg_f32 fg_gelu_zero_hi_bf16 = 0x1.80ead20000000p-1f;
-static const fg_f32 fg_gelu_zero_lo_bf16 = -0x1.a03fd40000000p-27f;
 static const fg_f32 fg_gelu_limit_bf16 = 0x1.bc34ea0000000p+3f;
 static const fg_f32 fg_gelu_grad_limit_bf16 = 0x1.bc34ea0000000p+3f;
 static const fg_f32 fg_gelu_backward_limit_bf16 = 0x1.358c940000000p+4f;
@@ -1144,119 +1227,134 @@ static const fg_f32 fg_silu_grad_table_bf16[] = {
     0x1.0e7b2e0000000p-12f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_exp2_bf16[] = {
-    0x1.0000000000000p+0f,
-    0x1.62e12e0000000p-1f,
-    0x1.ec039e0000000p-3f,
-    0x1.c9fc960000000p-5f,
-    0x1.39f9ea0000000p-7f,
+    0x1.ffffe80000000p-1f,
+    0x1.62e0dc0000000p-1f,
+    0x1.ec06e20000000p-3f,
+    0x1.ca15120000000p-5f,
+    0x1.3997120000000p-7f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_rate_bf16[] = {
-    -0x1.7154720000000p-1f,
+    -0x1.7154760000000p-1f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_num_bf16[] = {
-    0x1.fffff40000000p-2f,
-    0x1.703d500000000p-2f,
-    0x1.e41e780000000p-4f,
-    0x1.1228840000000p-6f,
+    0x1.f5ca7a0000000p-3f,
+    0x1.3e680e0000000p-3f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_den_bf16[] = {
     0x1.0000000000000p+0f,
-    0x1.8460b80000000p+0f,
-    0x1.e4dc280000000p-1f,
-    0x1.2f25260000000p-2f,
-    0x1.57a7bc0000000p-5f,
+    0x1.8f167e0000000p-2f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_grad_exp2_bf16[] = {
-    0x1.ffff400000000p-1f,
-    0x1.62df4c0000000p-1f,
-    0x1.ebc0760000000p-3f,
-    0x1.c9f2180000000p-5f,
-    0x1.39d18c0000000p-7f,
+    0x1.0002080000000p+0f,
+    0x1.62e0dc0000000p-1f,
+    0x1.ec06e20000000p-3f,
+    0x1.ca15120000000p-5f,
+    0x1.3997120000000p-7f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_grad_rate_bf16[] = {
-    -0x1.7154880000000p-1f,
+    -0x1.71547e0000000p-1f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_grad_num_bf16[] = {
-    0x1.54864e0000000p-1f,
-    0x1.44a1700000000p-1f,
-    0x1.00a73c0000000p-2f,
-    0x1.42f29c0000000p-5f,
+    0x1.17ebea0000000p-4f,
+    -0x1.e024940000000p-2f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_grad_den_bf16[] = {
-    0x1.0000880000000p+0f,
-    0x1.3808c00000000p+0f,
-    0x1.1b8ca20000000p-1f,
-    0x1.94b7a00000000p-4f,
+    0x1.fffc000000000p-1f,
+    0x1.2ce3720000000p+0f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_tanh_exp2_bf16[] = {
-    0x1.0000200000000p+0f,
-    0x1.62e1300000000p-1f,
-    0x1.ec0bc60000000p-3f,
-    0x1.ca00960000000p-5f,
-    0x1.39f6680000000p-7f,
+    0x1.ffffe80000000p-1f,
+    0x1.62e0dc0000000p-1f,
+    0x1.ec06e20000000p-3f,
+    0x1.ca15120000000p-5f,
+    0x1.3997120000000p-7f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_tanh_rate_bf16[] = {
-    -0x1.26aef20000000p+1f,
-    -0x1.a5a7cc0000000p-4f,
+    -0x1.26aec20000000p+1f,
+    -0x1.a5a7d00000000p-4f,
+};
+FG_COEFFICIENTS fg_f32 fg_gelu_tanh_inverse_bf16[] = {
+    0x1.fffeda0000000p-1f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_tanh_grad_exp2_bf16[] = {
-    0x1.0000000000000p+0f,
-    0x1.62e10e0000000p-1f,
-    0x1.ec039a0000000p-3f,
-    0x1.c9fc960000000p-5f,
-    0x1.39f6680000000p-7f,
+    0x1.ffffe80000000p-1f,
+    0x1.62e0dc0000000p-1f,
+    0x1.ec06e20000000p-3f,
+    0x1.ca15120000000p-5f,
+    0x1.3997120000000p-7f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_tanh_grad_rate_bf16[] = {
-    -0x1.26aeb20000000p+1f,
-    -0x1.a5a7d80000000p-4f,
+    -0x1.26aec20000000p+1f,
+    -0x1.a5a7d00000000p-4f,
+};
+FG_COEFFICIENTS fg_f32 fg_gelu_tanh_grad_inverse_bf16[] = {
+    0x1.fffcdc0000000p-1f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_tanh_grad_slope_bf16[] = {
     0x1.9884540000000p+0f,
-    0x1.b6676e0000000p-3f,
+    0x1.b6676c0000000p-3f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_sigmoid_exp2_bf16[] = {
-    0x1.ffff8c0000000p-1f,
-    0x1.62e03e0000000p-1f,
-    0x1.ec1c440000000p-3f,
-    0x1.ca0ac40000000p-5f,
-    0x1.39da7a0000000p-7f,
+    0x1.ffffe80000000p-1f,
+    0x1.62e0dc0000000p-1f,
+    0x1.ec06e20000000p-3f,
+    0x1.ca15120000000p-5f,
+    0x1.3997120000000p-7f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_sigmoid_rate_bf16[] = {
     -0x1.3a4cbe0000000p+1f,
 };
+FG_COEFFICIENTS fg_f32 fg_gelu_sigmoid_inverse_bf16[] = {
+    0x1.fffffa0000000p-1f,
+    -0x1.ff6f520000000p-1f,
+};
 FG_COEFFICIENTS fg_f32 fg_gelu_sigmoid_grad_exp2_bf16[] = {
-    0x1.fffffc0000000p-1f,
-    0x1.62e1740000000p-1f,
-    0x1.ebfdcc0000000p-3f,
-    0x1.c9d5fa0000000p-5f,
-    0x1.39fcf20000000p-7f,
+    0x1.ffffe80000000p-1f,
+    0x1.62e0dc0000000p-1f,
+    0x1.ec06e20000000p-3f,
+    0x1.ca15120000000p-5f,
+    0x1.3997120000000p-7f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_sigmoid_grad_rate_bf16[] = {
     -0x1.3a4cbe0000000p+1f,
 };
+FG_COEFFICIENTS fg_f32 fg_gelu_sigmoid_grad_inverse_bf16[] = {
+    0x1.fffff00000000p-1f,
+    -0x1.ff27080000000p+0f,
+};
 FG_COEFFICIENTS fg_f32 fg_gelu_sigmoid_grad_slope_bf16[] = {
-    0x1.b3b63a0000000p+0f,
+    0x1.b3b6460000000p+0f,
 };
 FG_COEFFICIENTS fg_f32 fg_silu_exp2_bf16[] = {
-    0x1.0000000000000p+0f,
-    0x1.62df9a0000000p-1f,
-    0x1.ebf9420000000p-3f,
-    0x1.c9e1620000000p-5f,
-    0x1.3a147c0000000p-7f,
+    0x1.ffffe80000000p-1f,
+    0x1.62e0dc0000000p-1f,
+    0x1.ec06e20000000p-3f,
+    0x1.ca15120000000p-5f,
+    0x1.3997120000000p-7f,
 };
 FG_COEFFICIENTS fg_f32 fg_silu_rate_bf16[] = {
-    -0x1.7154780000000p+0f,
+    -0x1.7154760000000p+0f,
+};
+FG_COEFFICIENTS fg_f32 fg_silu_inverse_bf16[] = {
+    0x1.fffffa0000000p-1f,
+    -0x1.ffe7e80000000p-1f,
+    0x1.f237d60000000p-1f,
 };
 FG_COEFFICIENTS fg_f32 fg_silu_grad_exp2_bf16[] = {
-    0x1.fffffc0000000p-1f,
-    0x1.62e15e0000000p-1f,
-    0x1.ec160a0000000p-3f,
-    0x1.c9f6840000000p-5f,
-    0x1.39deaa0000000p-7f,
+    0x1.ffffe80000000p-1f,
+    0x1.62e0dc0000000p-1f,
+    0x1.ec06e20000000p-3f,
+    0x1.ca15120000000p-5f,
+    0x1.3997120000000p-7f,
 };
 FG_COEFFICIENTS fg_f32 fg_silu_grad_rate_bf16[] = {
-    -0x1.7154720000000p+0f,
+    -0x1.7154760000000p+0f,
+};
+FG_COEFFICIENTS fg_f32 fg_silu_grad_inverse_bf16[] = {
+    0x1.fffffe0000000p-1f,
+    -0x1.fff9600000000p+0f,
+    0x1.7adf2c0000000p+1f,
 };
 FG_COEFFICIENTS fg_f32 fg_silu_grad_slope_bf16[] = {
-    0x1.fffffc0000000p-1f,
+    0x1.0000000000000p+0f,
 };

@@ -337,52 +337,58 @@ FG_FEW(bf16)
         few_to_##dtype(left, few, rest);                                                          \
     }
 
-/* 16 bits: two ways, near and everywhere; a third for backward, whose slopes near 0 are from the
- * table everywhere, where none is near. */
+/* 16 bits: a way for blocks all near, not near, or not finite, and one for all others. The formulas
+ * of values and slopes begin at low, before the tables end: all results are rounded correctly. */
 enum { FG_BLOCK_16 = 256 };
-/* Whether all are near, of the bits of the numbers: a loop that compilers make vectors of. */
-static FG_INLINE int near_16(size_t n, const uint16_t *x, uint16_t far)
+/* Of the bits of the numbers: loops that compilers make vectors of. */
+static FG_INLINE enum fg_way way_16(size_t n, const uint16_t *x, uint16_t far, uint16_t low,
+                                    uint16_t end, uint16_t infinite)
 {
-    uint16_t most = 0;
+    uint16_t most = 0, least = 0x7fff;
     for (size_t i = 0; i < n; i++) {
         const uint16_t t = x[i] & 0x7fff;
         most = t > most ? t : most;
     }
-    return most < far;
-}
-static FG_INLINE int far_16(size_t n, const uint16_t *x, uint16_t far)
-{
-    uint16_t least = 0x7fff;
+    if (most < far)
+        return FG_NEAR;
     for (size_t i = 0; i < n; i++) {
         const uint16_t t = x[i] & 0x7fff;
         least = t < least ? t : least;
     }
-    return least >= far;
+    return least >= infinite ? FG_PLAIN : least >= low && most <= end ? FG_FAR : FG_MIXED;
 }
-#define FG_LOOP_16_1(name, dtype)                                                            \
-    static FG_SINGLE void run_##name##_##dtype(size_t n, const fg_##dtype *x, fg_##dtype *y, \
-                                               int past)                                     \
-    {                                                                                        \
-        enum { LANES = FG_LANES_##dtype };                                                   \
-        fg_##dtype few[LANES], *rest = NULL;                                                 \
-        size_t left = 0;                                                                     \
-        while (n) {                                                                          \
-            if (n < LANES) {                                                                 \
-                few_from_##dtype(n, x, few);                                                 \
-                rest = y, left = n, n = LANES, past = 0;                                     \
-                x = few, y = few;                                                            \
-            }                                                                                \
-            const size_t some = n < FG_BLOCK_16 ? n - n % LANES : FG_BLOCK_16;               \
-            if (near_16(some, x, fg_##name##_far_bits_##dtype)) {                            \
-                FG_EACH_VECTOR(dtype, some, FG_STORE(dtype, y, name##_##dtype(value, 1)))    \
-            } else {                                                                         \
-                FG_EACH_VECTOR(dtype, some, FG_STORE(dtype, y, name##_##dtype(value, 0)))    \
-            }                                                                                \
-            x += some;                                                                       \
-            y += some;                                                                       \
-            n -= some;                                                                       \
-        }                                                                                    \
-        few_to_##dtype(left, few, rest);                                                     \
+#define FG_WAY_16(some, name, dtype)                                            \
+    way_16(some, x, fg_##name##_far_bits_##dtype, fg_##name##_low_bits_##dtype, \
+           fg_##name##_end_bits_##dtype, fg_infinite_bits_##dtype)
+#define FG_LOOP_16_1(name, dtype)                                                              \
+    static FG_SINGLE void run_##name##_##dtype(size_t n, const fg_##dtype *x, fg_##dtype *y,   \
+                                               int past)                                       \
+    {                                                                                          \
+        enum { LANES = FG_LANES_##dtype };                                                     \
+        fg_##dtype few[LANES], *rest = NULL;                                                   \
+        size_t left = 0;                                                                       \
+        while (n) {                                                                            \
+            if (n < LANES) {                                                                   \
+                few_from_##dtype(n, x, few);                                                   \
+                rest = y, left = n, n = LANES, past = 0;                                       \
+                x = few, y = few;                                                              \
+            }                                                                                  \
+            const size_t some = n < FG_BLOCK_16 ? n - n % LANES : FG_BLOCK_16;                 \
+            const enum fg_way way = FG_WAY_16(some, name, dtype);                              \
+            if (way == FG_NEAR) {                                                              \
+                FG_EACH_VECTOR(dtype, some, FG_STORE(dtype, y, name##_##dtype(value, 1)))      \
+            } else if (way == FG_FAR) {                                                        \
+                FG_EACH_VECTOR(dtype, some, FG_STORE(dtype, y, name##_##dtype(value, -1)))     \
+            } else if (way == FG_PLAIN) {                                                      \
+                FG_EACH_VECTOR(dtype, some, FG_STORE(dtype, y, plain_##name##_##dtype(value))) \
+            } else {                                                                           \
+                FG_EACH_VECTOR(dtype, some, FG_STORE(dtype, y, name##_##dtype(value, 0)))      \
+            }                                                                                  \
+            x += some;                                                                         \
+            y += some;                                                                         \
+            n -= some;                                                                         \
+        }                                                                                      \
+        few_to_##dtype(left, few, rest);                                                       \
     }
 #define FG_LOOP_16_2(name, dtype)                                                             \
     static FG_SINGLE void run_##name##_##dtype(size_t n, const fg_##dtype *dy,                \
@@ -399,12 +405,16 @@ static FG_INLINE int far_16(size_t n, const uint16_t *x, uint16_t far)
                 dy = few_dy, x = few, dx = few;                                               \
             }                                                                                 \
             const size_t some = n < FG_BLOCK_16 ? n - n % LANES : FG_BLOCK_16;                \
-            if (near_16(some, x, fg_##name##_far_bits_##dtype)) {                             \
+            const enum fg_way way = FG_WAY_16(some, name, dtype);                             \
+            if (way == FG_NEAR) {                                                             \
                 FG_EACH_VECTOR(dtype, some, FG_UPSTREAM(dtype);                               \
                                FG_STORE(dtype, dx, name##_##dtype(upstream, value, 1)))       \
-            } else if (far_16(some, x, fg_##name##_far_bits_##dtype)) {                       \
+            } else if (way == FG_FAR) {                                                       \
                 FG_EACH_VECTOR(dtype, some, FG_UPSTREAM(dtype);                               \
                                FG_STORE(dtype, dx, name##_##dtype(upstream, value, -1)))      \
+            } else if (way == FG_PLAIN) {                                                     \
+                FG_EACH_VECTOR(dtype, some, FG_UPSTREAM(dtype);                               \
+                               FG_STORE(dtype, dx, plain_##name##_##dtype(upstream, value)))  \
             } else {                                                                          \
                 FG_EACH_VECTOR(dtype, some, FG_UPSTREAM(dtype);                               \
                                FG_STORE(dtype, dx, name##_##dtype(upstream, value, 0)))       \

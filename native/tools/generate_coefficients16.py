@@ -13,6 +13,7 @@ search16_tables.py has found. --check: compare, write nothing.
 import argparse
 import contextlib
 import json
+import math
 import struct
 import sys
 from pathlib import Path
@@ -44,23 +45,53 @@ class Format:
 
     unit: 2^-unit is what small results are carried in multiples of, so that their powers of two
     are normal float32 numbers; least: what smaller |x| count as; result, product:
-    -log2 of what rounds to zero, and of that with the largest dy.
+    -log2 of what rounds to zero, and of that with the largest dy; low: from which |x| on the
+    formulas are to be right, where that is before the tables end; exp2, gelu, gelu_grad, inverse:
+    the degrees of the fits.
     """
 
-    def __init__(self, name, precision, emin, unit, least, product, exp2, gelu, gelu_grad):
+    def __init__(self, name, precision, emin, **options):
         self.name, self.precision, self.emin = name, precision, emin
-        self.unit, self.least, self.product = unit, least, product
         self.result = precision - emin + 2
-        self.exp2, self.gelu, self.gelu_grad = exp2, gelu, gelu_grad
+        self.__dict__.update(options)
 
     def tolerance(self, y):
         """The relative error that counts as 1: more where the result is subnormal."""
         return max(1, mp.mpf(2) ** self.emin / abs(y)) if y else mp.mpf(1)
 
 
+def degrees(**forms):
+    """{function: degree} of (value, slope) of each form."""
+    return {
+        f"{form}{end}": d for form, pair in forms.items() for end, d in zip(("", "_grad"), pair)
+    }
+
+
 FORMATS = (
-    Format("f16", 11, -14, 0, mp.mpf(2) ** -20, 45, 5, (3, 4), (3, 4)),
-    Format("bf16", 8, -126, 64, mp.mpf(2) ** -14, 267, 4, (3, 4), (3, 3)),
+    Format(
+        *("f16", 11, -14),
+        unit=0,
+        least=mp.mpf(2) ** -20,
+        product=45,
+        raised=0,
+        low={"gelu": 2, "gelu_tanh": 2, "gelu_sigmoid": 3.25},
+        exp2={"silu": 5, "silu_grad": 5, "gelu_tanh_grad": 5},
+        gelu=(2, 2),
+        gelu_grad=(2, 2),
+        inverse=degrees(gelu_tanh=(2, 2), gelu_sigmoid=(1, 2), silu=(2, 2)),
+    ),
+    Format(
+        *("bf16", 8, -126),
+        unit=64,
+        least=mp.mpf(2) ** -14,
+        product=267,
+        raised=16,
+        low={},
+        exp2={},
+        gelu=(1, 1),
+        gelu_grad=(1, 1),
+        inverse=degrees(gelu_tanh=(0, 0), gelu_sigmoid=(1, 1), silu=(2, 2)),
+    ),
 )
 
 
@@ -116,75 +147,92 @@ def best(*args):
     return min(found, key=lambda fit: fit.error)
 
 
-def tables(fmt):
+def low_end(fmt, name, near_way):
+    """The least |x| that the formulas are for."""
+    return fmt.low.get(name.removesuffix("_grad"), near_way[f"{name}_{fmt.name}"]["far"])
+
+
+def tables(fmt, near_way):
     """Every table of a format: name -> exact numbers; and the errors of the fits."""
     half = mp.mpf("0.5") + mp.mpf(2) ** -12
-    # 2^f = 1 + f (...): right at 0, about which most inputs are
-    exp2 = remez(
-        lambda f: mp.expm1(f / LOG2E) / f if abs(f) > mp.mpf("1e-12") else 1 / LOG2E,
-        lambda f, y: mp.mpf(2) ** f / max(abs(f), mp.mpf("1e-3")),
-        -half,
-        half,
-        fmt.exp2 - 1,
-    )
-    errors = {"exp2": exp2.error}
-    powers = [mp.mpf(1), *exp2.num]
-    out = {}
-    zero = zeros()
+    errors, out = {}, {}
+    powers = {}
+    for degree in {4, *fmt.exp2.values()}:
+        fit = remez(lambda f: mp.mpf(2) ** f, lambda _, y: y, -half, half, degree)
+        errors[f"exp2, degree {degree}"], powers[degree] = fit.error, fit.num
     rate = -LOG2E / 2
     # the fits make good what the exponent loses by the rounding of its rate
     excess = single(rate) * mp.log(2) + mp.mpf("0.5")
 
-    def factor(t):
-        return mills(t) * mp.exp(-excess * t * t)
+    def low(name):
+        return mp.mpf(low_end(fmt, name, near_way))
 
-    def grad_factor(t):
-        """slope(-t) = 2^(rate t^2) (zero - t) grad_factor(t)"""
-        d = zero["gelu"] - t
-        if abs(d) < mp.mpf("1e-15"):
-            d = mp.mpf("1e-15")
-        t = zero["gelu"] - d
-        return (mills(t) - t / mp.sqrt(2 * mp.pi)) / d * mp.exp(-excess * t * t)
+    def factor(u):
+        """value(-t) = 2^(rate u) factor(u), u = t^2"""
+        t = mp.sqrt(u)
+        return t * mills(t) * mp.exp(-excess * u)
 
-    def gauss(t):
-        return mp.exp(-t * t / 2)
+    def grad_factor(u):
+        """slope(-t) = 2^(rate u) t grad_factor(u)"""
+        t = mp.sqrt(u)
+        return (mills(t) / t - 1 / mp.sqrt(2 * mp.pi)) * mp.exp(-excess * u)
 
-    value = best(
-        factor,
-        lambda t, y: y * fmt.tolerance(t * y * gauss(t)),
-        0,
-        limit("gelu", fmt.result),
-        *fmt.gelu,
-    )
-    slope = best(
-        grad_factor,
-        lambda t, y: y * fmt.tolerance((zero["gelu"] - t) * y * gauss(t)) if t < 2 else y,
-        0,
-        limit("gelu", fmt.product),
-        *fmt.gelu_grad,
-    )
-    for function, fit in (("gelu", value), ("gelu_grad", slope)):
-        errors[function] = fit.error
-        out[f"{function}_exp2"] = powers
-        out[f"{function}_rate"] = [rate]
-        out[f"{function}_num"], out[f"{function}_den"] = fit.num, fit.den
+    for name, function, end, degrees in (
+        ("gelu", factor, fmt.result, fmt.gelu),
+        ("gelu_grad", grad_factor, fmt.product, fmt.gelu_grad),
+    ):
+        fit = best(
+            function,
+            lambda u, y, name=name: (
+                y * (fmt.tolerance(y * mp.exp(-u / 2)) if name == "gelu" else 1)
+            ),
+            low(name) ** 2,
+            limit("gelu", end) ** 2,
+            *degrees,
+        )
+        errors[name] = fit.error
+        out[f"{name}_exp2"] = powers[4]
+        out[f"{name}_rate"] = [rate]
+        out[f"{name}_num"], out[f"{name}_den"] = fit.num, fit.den
     for form, (a, b) in RATES.items():
-        for function in (form, f"{form}_grad"):
-            out[f"{function}_exp2"] = powers
-            out[f"{function}_rate"] = [-a * LOG2E] + ([-b * LOG2E] if b else [])
+        for name, power in ((form, 1), (f"{form}_grad", 2)):
+            t = low(name)
+            inverse = remez(
+                lambda e, power=power: (1 + e) ** -power,
+                lambda _, y: y,
+                0,
+                mp.exp(-t * (a + b * t * t)),
+                fmt.inverse[name],
+            )
+            errors[f"{name}_inverse"] = inverse.error
+            out[f"{name}_exp2"] = powers[fmt.exp2.get(name, 4)]
+            out[f"{name}_rate"] = [-a * LOG2E] + ([-b * LOG2E] if b else [])
+            out[f"{name}_inverse"] = inverse.num
         out[f"{form}_grad_slope"] = [a] + ([3 * b] if b else [])
     return out, errors
 
 
+def far_end(fmt, form, name):
+    """The greatest |x| of the format that need not be clamped."""
+    bits = fmt.product if fmt.unit == 0 and name != form else fmt.result
+    if fmt.unit and name.endswith("backward"):
+        bits += 1  # a slope is 2^-bits then, and fmt.raised - 8 more are carried
+    end = mp.mpf(single(limit(form, bits)))
+    step = mp.mpf(2) ** (mp.floor(mp.log(end, 2)) + 1 - fmt.precision)
+    return mp.floor(end / step) * step
+
+
 def constants(fmt, near_way):
-    # the bias makes the low bits of k = n + shifter the exponent field of 2^n
-    shifter = mp.mpf(3) * 2**22 + 127
+    shifter = mp.mpf(3) * 2**22  # the low bits of k = n + shifter are those of n
     unit = mp.mpf(2) ** -fmt.unit
-    c = {"zero": 0, "minus_zero": "-0.0", "one": 1, "minus_one": -1, "four": 4}
+    c = {"zero": 0, "minus_zero": "-0.0", "one": 1, "minus_one": -1}
     c.update(unit=unit, minus_unit=-unit, least=fmt.least)
     c.update(shifter=shifter, unit_shifter=shifter + fmt.unit)
     c.update(split=shifter - 100, split_twice=shifter - 200, split_thrice=shifter - 300)
     c["round"] = mp.mpf(3) * 2**22  # plus this, a number is the nearest integer
+    raised = mp.mpf(2) ** fmt.raised
+    c.update({"raise": raised, "lower": 1 / raised})
+    c.update(raised_unit=raised * unit, minus_raised_unit=-raised * unit)
     c["overflow"] = 1  # not used, but in bfloat16
     if fmt.unit:
         # times what rounds to infinity it overflows float32, times what does not it does not
@@ -192,8 +240,6 @@ def constants(fmt, near_way):
         float_top = mp.mpf(2) ** 128 * (1 - mp.mpf(2) ** -25)
         c["overflow"] = single(float_top / top * (1 + mp.mpf(2) ** -25))
         assert top * c["overflow"] >= float_top > top * (1 - mp.mpf(2) ** -24) * c["overflow"]
-    high = single(zeros()["gelu"])
-    c["gelu_zero_hi"], c["gelu_zero_lo"] = high, zeros()["gelu"] - high
     for form in ("gelu", *RATES):
         c[f"{form}_limit"] = limit(form, fmt.result)
         c[f"{form}_grad_limit"] = limit(form, fmt.product if fmt.unit == 0 else fmt.result)
@@ -223,8 +269,8 @@ def scalar(value):
 def encoding(fmt, value):
     """The bits of a positive number of a format."""
     if fmt.name == "bf16":
-        return to_bits(value) >> 16
-    return struct.unpack("<H", struct.pack("<e", value))[0]
+        return to_bits(float(value)) >> 16
+    return struct.unpack("<H", struct.pack("<e", float(value)))[0]
 
 
 def columns(rows):
@@ -251,7 +297,7 @@ def render(places, near_way):
         '"""',
     ]
     for fmt in FORMATS:
-        table, errors = tables(fmt)
+        table, errors = tables(fmt, near_way)
         suffix = fmt.name.upper()
         lines.append("")
         for name, error in errors.items():
@@ -263,8 +309,13 @@ def render(places, near_way):
         for form in ("gelu", *RATES):
             for name in (form, f"{form}_grad", f"{form}_backward"):
                 of = name.replace("_backward", "_grad")
-                bits = encoding(fmt, near_way[f"{of}_{fmt.name}"]["far"])
-                lines.append(f"enum {{ fg_{name}_far_bits_{fmt.name} = {bits:#x} }};")
+                far = near_way[f"{of}_{fmt.name}"]["far"]
+                low = far if name.endswith("backward") else low_end(fmt, of, near_way)
+                bits = {"far": encoding(fmt, far), "low": encoding(fmt, low)}
+                bits["end"] = encoding(fmt, far_end(fmt, form, name))
+                for what, value in bits.items():
+                    lines.append(f"enum {{ fg_{name}_{what}_bits_{fmt.name} = {value:#x} }};")
+        lines.append(f"enum {{ fg_infinite_bits_{fmt.name} = {encoding(fmt, math.inf):#x} }};")
         for name, value in constants(fmt, near_way).items():
             number = scalar(value).hex()
             lines.append(f"static const fg_f32 fg_{name}_{fmt.name} = {number}f;")
