@@ -18,10 +18,10 @@ SPLIT_F16 = float.fromhex("0x1.7fff380000000p+23")
 SPLIT_TWICE_F16 = float.fromhex("0x1.7ffe700000000p+23")
 SPLIT_THRICE_F16 = float.fromhex("0x1.7ffda80000000p+23")
 ROUND_F16 = float.fromhex("0x1.8000000000000p+23")
-RAISE_F16 = float.fromhex("0x1.0000000000000p+0")
-LOWER_F16 = float.fromhex("0x1.0000000000000p+0")
-RAISED_UNIT_F16 = float.fromhex("0x1.0000000000000p+0")
-MINUS_RAISED_UNIT_F16 = float.fromhex("-0x1.0000000000000p+0")
+LIFT_F16 = float.fromhex("0x1.0000000000000p+0")
+UNLIFT_F16 = float.fromhex("0x1.0000000000000p+0")
+LIFTED_UNIT_F16 = float.fromhex("0x1.0000000000000p+0")
+MINUS_LIFTED_UNIT_F16 = float.fromhex("-0x1.0000000000000p+0")
 OVERFLOW_F16 = float.fromhex("0x1.0000000000000p+0")
 GELU_LIMIT_F16 = float.fromhex("0x1.9cbb700000000p+2")
 GELU_GRAD_LIMIT_F16 = float.fromhex("0x1.0508e60000000p+3")
@@ -678,10 +678,10 @@ SPLIT_BF16 = float.fromhex("0x1.7fff380000000p+23")
 SPLIT_TWICE_BF16 = float.fromhex("0x1.7ffe700000000p+23")
 SPLIT_THRICE_BF16 = float.fromhex("0x1.7ffda80000000p+23")
 ROUND_BF16 = float.fromhex("0x1.8000000000000p+23")
-RAISE_BF16 = float.fromhex("0x1.0000000000000p+16")
-LOWER_BF16 = float.fromhex("0x1.0000000000000p-16")
-RAISED_UNIT_BF16 = float.fromhex("0x1.0000000000000p-48")
-MINUS_RAISED_UNIT_BF16 = float.fromhex("-0x1.0000000000000p-48")
+LIFT_BF16 = float.fromhex("0x1.0000000000000p+16")
+UNLIFT_BF16 = float.fromhex("0x1.0000000000000p-16")
+LIFTED_UNIT_BF16 = float.fromhex("0x1.0000000000000p-48")
+MINUS_LIFTED_UNIT_BF16 = float.fromhex("-0x1.0000000000000p-48")
 OVERFLOW_BF16 = float.fromhex("0x1.0080400000000p+0")
 GELU_LIMIT_BF16 = float.fromhex("0x1.bc34ea0000000p+3")
 GELU_GRAD_LIMIT_BF16 = float.fromhex("0x1.bc34ea0000000p+3")
@@ -1201,17 +1201,16 @@ GELU_SIGMOID_GRAD_INVERSE_BF16 = (
 )
 GELU_SIGMOID_GRAD_SLOPE_BF16 = (float.fromhex("0x1.b3b6460000000p+0"),)
 SILU_EXP2_BF16 = (
-    float.fromhex("0x1.ffffe80000000p-1"),
-    float.fromhex("0x1.62e0dc0000000p-1"),
-    float.fromhex("0x1.ec06e20000000p-3"),
-    float.fromhex("0x1.ca15120000000p-5"),
-    float.fromhex("0x1.3997120000000p-7"),
+    float.fromhex("0x1.0000400000000p+0"),
+    float.fromhex("0x1.62e0bc0000000p-1"),
+    float.fromhex("0x1.ebfebe0000000p-3"),
+    float.fromhex("0x1.ca073a0000000p-5"),
+    float.fromhex("0x1.3997c80000000p-7"),
 )
-SILU_RATE_BF16 = (float.fromhex("-0x1.7154760000000p+0"),)
+SILU_RATE_BF16 = (float.fromhex("-0x1.71546e0000000p+0"),)
 SILU_INVERSE_BF16 = (
-    float.fromhex("0x1.fffffa0000000p-1"),
-    float.fromhex("-0x1.ffe7e80000000p-1"),
-    float.fromhex("0x1.f237d60000000p-1"),
+    float.fromhex("0x1.fffeda0000000p-1"),
+    float.fromhex("-0x1.f6c5380000000p-1"),
 )
 SILU_GRAD_EXP2_BF16 = (
     float.fromhex("0x1.ffffe80000000p-1"),
@@ -1222,8 +1221,7 @@ SILU_GRAD_EXP2_BF16 = (
 )
 SILU_GRAD_RATE_BF16 = (float.fromhex("-0x1.7154760000000p+0"),)
 SILU_GRAD_INVERSE_BF16 = (
-    float.fromhex("0x1.fffffe0000000p-1"),
-    float.fromhex("-0x1.fff9600000000p+0"),
-    float.fromhex("0x1.7adf2c0000000p+1"),
+    float.fromhex("0x1.fffdc80000000p-1"),
+    float.fromhex("-0x1.fadce00000000p+0"),
 )
 SILU_GRAD_SLOPE_BF16 = (float.fromhex("0x1.0000000000000p+0"),)

@@ -33,11 +33,18 @@ def formulas(V, I, K):
     def at_least(a, b):
         return V.real(I.max(V.bits(a), V.bits(b)))
 
-    def pow2(k):
-        return V.real(I.to_exponent(V.bits(k)))
+    def times_pow2(a, k):
+        return V.real(I.add(V.bits(a), I.to_exponent(k)))
 
-    def pow2_ratio(k, j):
-        return V.real(I.add(I.to_exponent(I.sub(V.bits(k), V.bits(j))), V.bits(V.set(K.one))))
+    def exp2(f, c, degree):
+        f2 = V.mul(f, f)
+        low = V.fma(f, V.set(c[1]), V.set(c[0]))
+        middle = V.fma(f, V.set(c[3]), V.set(c[2]))
+        high = V.set(c[4]) if degree == 4 else V.fma(f, V.set(c[5]), V.set(c[4]))
+        return V.fma(f2, V.fma(f2, high, middle), low)
+
+    def in_ones(e, in_units):
+        return small(e, V.set(K.unit)) if in_units else e
 
     def from_table(t, per, table, columns):
         row = V.row(table, 8, columns, V.bits(V.fma(t, per, V.set(K.round))))
@@ -49,171 +56,203 @@ def formulas(V, I, K):
             i -= 1
         return sum
 
-    def gelu_by_table(x):
-        t = V.abs(x)
+    def near_or_clamped(t, near, some):
+        return V.real(I.min(V.bits(t), V.bits(near))) if some else t
+
+    def gelu_by_table(x, some):
         base = V.select_negative(x, V.set(K.minus_zero), x)
+        t = near_or_clamped(V.abs(x), V.set(K.gelu_near), some)
         return V.fnma(t,
             from_table(at_least(t, V.set(K.least)), V.set(K.gelu_per), K.gelu_table,
                 len(K.gelu_table) // 8), base)
 
-    def gelu_tanh_by_table(x):
-        t = V.abs(x)
+    def gelu_tanh_by_table(x, some):
         base = V.select_negative(x, V.set(K.minus_zero), x)
+        t = near_or_clamped(V.abs(x), V.set(K.gelu_tanh_near), some)
         return V.fnma(t,
             from_table(at_least(t, V.set(K.least)), V.set(K.gelu_tanh_per), K.gelu_tanh_table,
                 len(K.gelu_tanh_table) // 8), base)
 
-    def gelu_sigmoid_by_table(x):
-        t = V.abs(x)
+    def gelu_sigmoid_by_table(x, some):
         base = V.select_negative(x, V.set(K.minus_zero), x)
+        t = near_or_clamped(V.abs(x), V.set(K.gelu_sigmoid_near), some)
         return V.fnma(t,
             from_table(at_least(t, V.set(K.least)), V.set(K.gelu_sigmoid_per), K.gelu_sigmoid_table,
                 len(K.gelu_sigmoid_table) // 8), base)
 
-    def silu_by_table(x):
-        t = V.abs(x)
+    def silu_by_table(x, some):
         base = V.select_negative(x, V.set(K.minus_zero), x)
+        t = near_or_clamped(V.abs(x), V.set(K.silu_near), some)
         return V.fnma(t,
             from_table(at_least(t, V.set(K.least)), V.set(K.silu_per), K.silu_table,
                 len(K.silu_table) // 8), base)
 
     def gelu_grad_by_table(x, some):
-        t = V.abs(x)
-        if some:
-            t = V.real(I.min(V.bits(t), V.bits(V.set(K.gelu_grad_near))))
+        t = near_or_clamped(V.abs(x), V.set(K.gelu_grad_near), some)
         p = from_table(t, V.set(K.gelu_grad_per), K.gelu_grad_table, len(K.gelu_grad_table) // 8)
         return V.select_negative(x, p, V.sub(V.set(K.one), p))
 
     def gelu_tanh_grad_by_table(x, some):
-        t = V.abs(x)
-        if some:
-            t = V.real(I.min(V.bits(t), V.bits(V.set(K.gelu_tanh_grad_near))))
+        t = near_or_clamped(V.abs(x), V.set(K.gelu_tanh_grad_near), some)
         p = from_table(t, V.set(K.gelu_tanh_grad_per), K.gelu_tanh_grad_table,
             len(K.gelu_tanh_grad_table) // 8)
         return V.select_negative(x, p, V.sub(V.set(K.one), p))
 
     def gelu_sigmoid_grad_by_table(x, some):
-        t = V.abs(x)
-        if some:
-            t = V.real(I.min(V.bits(t), V.bits(V.set(K.gelu_sigmoid_grad_near))))
+        t = near_or_clamped(V.abs(x), V.set(K.gelu_sigmoid_grad_near), some)
         p = from_table(t, V.set(K.gelu_sigmoid_grad_per), K.gelu_sigmoid_grad_table,
             len(K.gelu_sigmoid_grad_table) // 8)
         return V.select_negative(x, p, V.sub(V.set(K.one), p))
 
     def silu_grad_by_table(x, some):
-        t = V.abs(x)
-        if some:
-            t = V.real(I.min(V.bits(t), V.bits(V.set(K.silu_grad_near))))
+        t = near_or_clamped(V.abs(x), V.set(K.silu_grad_near), some)
         p = from_table(t, V.set(K.silu_grad_per), K.silu_grad_table, len(K.silu_grad_table) // 8)
         return V.select_negative(x, p, V.sub(V.set(K.one), p))
 
-    def from_base(x, l):
-        return V.fma(l, V.set(K.minus_unit), V.select_negative(x, V.set(K.minus_zero), x))
+    def if_clamped(t, limit, near):
+        return t if near else clamped(t, limit)
+
+    def value(x, e, q):
+        return V.fma(e, q, V.select_negative(x, V.set(K.minus_zero), x))
+
+    def far_gelu(x, near):
+        t = if_clamped(V.abs(x), V.set(K.gelu_limit), near)
+        t2 = V.mul(t, t)
+        k = V.fma(t2, V.set(K.gelu_rate[0]), V.set(K.unit_shifter))
+        f = V.fms(t2, V.set(K.gelu_rate[0]), V.sub(k, V.set(K.unit_shifter)))
+        e = times_pow2(exp2(f, K.gelu_exp2, len(K.gelu_exp2) - 1), V.bits(k))
+        q = V.div(horner(t2, K.gelu_num, len(K.gelu_num) - 1),
+            horner(t2, K.gelu_den, len(K.gelu_den) - 1))
+        return value(x, e, V.mul(q, V.set(K.minus_unit)))
+
+    def far_gelu_tanh(x, near):
+        t = if_clamped(V.abs(x), V.set(K.gelu_tanh_limit), near)
+        rate = V.fma(V.mul(t, t), V.set(K.gelu_tanh_rate[1]), V.set(K.gelu_tanh_rate[0]))
+        k = V.fma(t, rate, V.set(K.unit_shifter))
+        f = V.fms(t, rate, V.sub(k, V.set(K.unit_shifter)))
+        e = times_pow2(exp2(f, K.gelu_tanh_exp2, len(K.gelu_tanh_exp2) - 1), V.bits(k))
+        q = V.mul(t, V.set(K.minus_unit))
+        if len(K.gelu_tanh_inverse) - 1:
+            q = V.mul(q,
+                horner(in_ones(e, K.deep), K.gelu_tanh_inverse, len(K.gelu_tanh_inverse) - 1))
+        return value(x, e, q)
+
+    def far_gelu_sigmoid(x, near):
+        t = if_clamped(V.abs(x), V.set(K.gelu_sigmoid_limit), near)
+        rate = V.set(K.gelu_sigmoid_rate[0])
+        k = V.fma(t, rate, V.set(K.unit_shifter))
+        f = V.fms(t, rate, V.sub(k, V.set(K.unit_shifter)))
+        e = times_pow2(exp2(f, K.gelu_sigmoid_exp2, len(K.gelu_sigmoid_exp2) - 1), V.bits(k))
+        q = V.mul(t, V.set(K.minus_unit))
+        if len(K.gelu_sigmoid_inverse) - 1:
+            q = V.mul(q,
+                horner(in_ones(e, K.deep), K.gelu_sigmoid_inverse, len(K.gelu_sigmoid_inverse) - 1))
+        return value(x, e, q)
+
+    def far_silu(x, near):
+        t = if_clamped(V.abs(x), V.set(K.silu_limit), near)
+        rate = V.set(K.silu_rate[0])
+        k = V.fma(t, rate, V.set(K.unit_shifter))
+        f = V.fms(t, rate, V.sub(k, V.set(K.unit_shifter)))
+        e = times_pow2(exp2(f, K.silu_exp2, len(K.silu_exp2) - 1), V.bits(k))
+        q = V.mul(t, V.set(K.minus_unit))
+        if len(K.silu_inverse) - 1:
+            q = V.mul(q, horner(in_ones(e, K.deep), K.silu_inverse, len(K.silu_inverse) - 1))
+        return value(x, e, q)
 
     def gelu(x, near):
-        if near:
-            return gelu_by_table(x)
-        t = clamped(V.abs(x), V.set(K.gelu_limit))
-        u = at_least(t, V.set(K.least))
-        u2 = V.mul(u, u)
-        k = V.fma(u2, V.set(K.gelu_rate[0]), V.set(K.unit_shifter))
-        f = V.fms(u2, V.set(K.gelu_rate[0]), V.sub(k, V.set(K.unit_shifter)))
-        e = V.mul(horner(f, K.gelu_exp2, len(K.gelu_exp2) - 1), pow2(k))
-        numerator = V.mul(V.mul(t, horner(u, K.gelu_num, len(K.gelu_num) - 1)), e)
-        return from_base(x, V.div(numerator, horner(u, K.gelu_den, len(K.gelu_den) - 1)))
+        if near > 0:
+            return gelu_by_table(x, 0)
+        y = far_gelu(x, near)
+        if near < 0:
+            return y
+        return V.select_above(V.set(K.gelu_far), V.abs(x), gelu_by_table(x, 1), y)
 
     def gelu_tanh(x, near):
-        if near:
-            return gelu_tanh_by_table(x)
-        t = clamped(V.abs(x), V.set(K.gelu_tanh_limit))
-        u = at_least(t, V.set(K.least))
-        rate = V.fma(V.mul(u, u), V.set(K.gelu_tanh_rate[1]), V.set(K.gelu_tanh_rate[0]))
-        k = V.fma(u, rate, V.set(K.unit_shifter))
-        f = V.fms(u, rate, V.sub(k, V.set(K.unit_shifter)))
-        e = V.mul(horner(f, K.gelu_tanh_exp2, len(K.gelu_tanh_exp2) - 1), pow2(k))
-        l = V.div(V.mul(t, e), V.fma(e, V.set(K.unit), V.set(K.one)))
-        return from_base(x, l)
+        if near > 0:
+            return gelu_tanh_by_table(x, 0)
+        y = far_gelu_tanh(x, near)
+        if near < 0:
+            return y
+        return V.select_above(V.set(K.gelu_tanh_far), V.abs(x), gelu_tanh_by_table(x, 1), y)
 
     def gelu_sigmoid(x, near):
-        if near:
-            return gelu_sigmoid_by_table(x)
-        t = clamped(V.abs(x), V.set(K.gelu_sigmoid_limit))
-        u = at_least(t, V.set(K.least))
-        rate = V.set(K.gelu_sigmoid_rate[0])
-        k = V.fma(u, rate, V.set(K.unit_shifter))
-        f = V.fms(u, rate, V.sub(k, V.set(K.unit_shifter)))
-        e = V.mul(horner(f, K.gelu_sigmoid_exp2, len(K.gelu_sigmoid_exp2) - 1), pow2(k))
-        l = V.div(V.mul(t, e), V.fma(e, V.set(K.unit), V.set(K.one)))
-        return from_base(x, l)
+        if near > 0:
+            return gelu_sigmoid_by_table(x, 0)
+        y = far_gelu_sigmoid(x, near)
+        if near < 0:
+            return y
+        return V.select_above(V.set(K.gelu_sigmoid_far), V.abs(x), gelu_sigmoid_by_table(x, 1), y)
 
     def silu(x, near):
-        if near:
-            return silu_by_table(x)
-        t = clamped(V.abs(x), V.set(K.silu_limit))
-        u = at_least(t, V.set(K.least))
-        rate = V.set(K.silu_rate[0])
-        k = V.fma(u, rate, V.set(K.unit_shifter))
-        f = V.fms(u, rate, V.sub(k, V.set(K.unit_shifter)))
-        e = V.mul(horner(f, K.silu_exp2, len(K.silu_exp2) - 1), pow2(k))
-        l = V.div(V.mul(t, e), V.fma(e, V.set(K.unit), V.set(K.one)))
-        return from_base(x, l)
+        if near > 0:
+            return silu_by_table(x, 0)
+        y = far_silu(x, near)
+        if near < 0:
+            return y
+        return V.select_above(V.set(K.silu_far), V.abs(x), silu_by_table(x, 1), y)
 
     def scale(k, deep):
-        return pow2(at_least(k, V.set(K.split)) if deep else k)
+        return V.bits(at_least(k, V.set(K.split)) if deep else k)
 
-    def gelu_tail(t, shifter, unit, deep):
+    def gelu_tail(t, s, shifter, deep):
         t2 = V.mul(t, t)
         k = V.fma(t2, V.set(K.gelu_grad_rate[0]), shifter)
         f = V.fms(t2, V.set(K.gelu_grad_rate[0]), V.sub(k, shifter))
-        e = V.mul(horner(f, K.gelu_grad_exp2, len(K.gelu_grad_exp2) - 1), scale(k, deep))
-        d = V.add(V.sub(V.set(K.gelu_zero_hi), t), V.set(K.gelu_zero_lo))
-        q = V.div(V.mul(d, horner(t, K.gelu_grad_num, len(K.gelu_grad_num) - 1)),
-            horner(t, K.gelu_grad_den, len(K.gelu_grad_den) - 1))
-        r = tail(e, q, k)
+        e = times_pow2(exp2(f, K.gelu_grad_exp2, len(K.gelu_grad_exp2) - 1), scale(k, deep))
+        ratio = V.div(horner(t2, K.gelu_grad_num, len(K.gelu_grad_num) - 1),
+            horner(t2, K.gelu_grad_den, len(K.gelu_grad_den) - 1))
+        r = tail(e, V.mul(V.mul(t, s), ratio), k)
         return r
 
-    def gelu_tanh_tail(t, shifter, unit, deep):
+    def gelu_tanh_tail(t, s, shifter, deep):
         rate = V.fma(V.mul(t, t), V.set(K.gelu_tanh_grad_rate[1]), V.set(K.gelu_tanh_grad_rate[0]))
         k = V.fma(t, rate, shifter)
         f = V.fms(t, rate, V.sub(k, shifter))
-        e = V.mul(horner(f, K.gelu_tanh_grad_exp2, len(K.gelu_tanh_grad_exp2) - 1), scale(k, deep))
+        e = times_pow2(exp2(f, K.gelu_tanh_grad_exp2, len(K.gelu_tanh_grad_exp2) - 1),
+            scale(k, deep))
         rest = V.fnma(t,
             V.fma(V.mul(t, t), V.set(K.gelu_tanh_grad_slope[1]), V.set(K.gelu_tanh_grad_slope[0])),
                 V.set(K.one))
-        plain = small(e, unit)
-        m = V.sub(V.set(K.one), plain)
-        d2 = V.fma(m, m, small(plain, V.set(K.four)))
-        r = tail(e, V.div(V.add(plain, rest), d2), k)
+        q = V.mul(rest, s)
+        if len(K.gelu_tanh_grad_inverse) - 1:
+            E = in_ones(e, K.deep and (not deep))
+            q = V.mul(V.mul(V.add(E, rest), s),
+                horner(E, K.gelu_tanh_grad_inverse, len(K.gelu_tanh_grad_inverse) - 1))
+        r = tail(e, q, k)
         return r
 
-    def gelu_sigmoid_tail(t, shifter, unit, deep):
+    def gelu_sigmoid_tail(t, s, shifter, deep):
         rate = V.set(K.gelu_sigmoid_grad_rate[0])
         k = V.fma(t, rate, shifter)
         f = V.fms(t, rate, V.sub(k, shifter))
-        e = V.mul(horner(f, K.gelu_sigmoid_grad_exp2, len(K.gelu_sigmoid_grad_exp2) - 1),
+        e = times_pow2(exp2(f, K.gelu_sigmoid_grad_exp2, len(K.gelu_sigmoid_grad_exp2) - 1),
             scale(k, deep))
         rest = V.fnma(t, V.set(K.gelu_sigmoid_grad_slope[0]), V.set(K.one))
-        plain = small(e, unit)
-        m = V.sub(V.set(K.one), plain)
-        d2 = V.fma(m, m, small(plain, V.set(K.four)))
-        r = tail(e, V.div(V.add(plain, rest), d2), k)
+        q = V.mul(rest, s)
+        if len(K.gelu_sigmoid_grad_inverse) - 1:
+            E = in_ones(e, K.deep and (not deep))
+            q = V.mul(V.mul(V.add(E, rest), s),
+                horner(E, K.gelu_sigmoid_grad_inverse, len(K.gelu_sigmoid_grad_inverse) - 1))
+        r = tail(e, q, k)
         return r
 
-    def silu_tail(t, shifter, unit, deep):
+    def silu_tail(t, s, shifter, deep):
         rate = V.set(K.silu_grad_rate[0])
         k = V.fma(t, rate, shifter)
         f = V.fms(t, rate, V.sub(k, shifter))
-        e = V.mul(horner(f, K.silu_grad_exp2, len(K.silu_grad_exp2) - 1), scale(k, deep))
+        e = times_pow2(exp2(f, K.silu_grad_exp2, len(K.silu_grad_exp2) - 1), scale(k, deep))
         rest = V.fnma(t, V.set(K.silu_grad_slope[0]), V.set(K.one))
-        plain = small(e, unit)
-        m = V.sub(V.set(K.one), plain)
-        d2 = V.fma(m, m, small(plain, V.set(K.four)))
-        r = tail(e, V.div(V.add(plain, rest), d2), k)
+        q = V.mul(rest, s)
+        if len(K.silu_grad_inverse) - 1:
+            E = in_ones(e, K.deep and (not deep))
+            q = V.mul(V.mul(V.add(E, rest), s),
+                horner(E, K.silu_grad_inverse, len(K.silu_grad_inverse) - 1))
+        r = tail(e, q, k)
         return r
 
-    def slope(x, e, q, unit, minus_unit):
-        sign = V.select_negative(x, unit, minus_unit)
-        return V.fma(e, V.mul(q, sign), V.select_negative(x, V.set(K.minus_zero), V.set(K.one)))
+    def slope(x, e, q, one):
+        return V.fma(e, q, V.select_negative(x, V.set(K.minus_zero), one))
 
     def product(dy, slope):
         dx = small(dy, slope)
@@ -222,103 +261,183 @@ def formulas(V, I, K):
         above = small(dx, V.set(K.overflow))
         return V.select_infinite(above, above, dx)
 
-    def far_slope(x, r):
-        e = V.select_infinite(x, V.set(K.zero), r.e)
-        return slope(x, e, r.q, V.set(K.one), V.set(K.minus_one))
+    def unlifted(dy):
+        return small(dy, V.set(K.unlift)) if K.deep else dy
 
-    def scaled(dy, x, r):
+    def scaled(dy, x, n):
         if not K.deep:
             return dy
-        k = at_least(r.k, V.set(K.split_thrice))
+        k = at_least(n, V.set(K.split_thrice))
         k0 = V.real(I.min(V.bits(k), V.bits(V.set(K.shifter))))
         k1 = at_least(k0, V.set(K.split))
         k2 = at_least(k0, V.set(K.split_twice))
-        less = small(small(dy, pow2_ratio(k2, k1)), pow2_ratio(k0, k2))
-        return V.select_negative(x, less, dy)
+        once = times_pow2(V.set(K.one), I.sub(V.bits(k2), V.bits(k1)))
+        twice = times_pow2(V.set(K.one), I.sub(V.bits(k0), V.bits(k2)))
+        return V.select_negative(x, small(small(dy, once), twice), dy)
 
     def gelu_grad(x, near):
-        if near:
+        if near > 0:
             return gelu_grad_by_table(x, 0)
-        t = clamped(V.abs(x), V.set(K.gelu_grad_limit))
-        r = gelu_tail(t, V.set(K.unit_shifter), V.set(K.unit), 0)
-        return slope(x, r.e, r.q, V.set(K.unit), V.set(K.minus_unit))
+        t = if_clamped(V.abs(x), V.set(K.gelu_grad_limit), near)
+        s = V.select_negative(x, V.set(K.unit), V.set(K.minus_unit))
+        r = gelu_tail(t, s, V.set(K.unit_shifter), 0)
+        y = slope(x, r.e, r.q, V.set(K.one))
+        if near < 0:
+            return y
+        return V.select_above(V.set(K.gelu_grad_far), V.abs(x), gelu_grad_by_table(x, 1), y)
 
     def gelu_backward(dy, x, near):
         if near > 0:
             return product(dy, gelu_grad_by_table(x, 0))
+        if near < 0:
+            s = V.select_negative(x, V.set(K.lifted_unit), V.set(K.minus_lifted_unit))
+            r = gelu_tail(V.abs(x), s, V.set(K.unit_shifter), 0)
+            return product(unlifted(dy), slope(x, r.e, r.q, V.set(K.lift)))
         t = clamped(V.abs(x), V.set(K.gelu_backward_limit))
-        r = gelu_tail(t, V.set(K.shifter), V.set(K.one), K.deep)
-        slope = far_slope(x, r)
-        if near == 0:
-            slope = V.select_above(V.set(K.gelu_grad_far), V.abs(x), gelu_grad_by_table(x, 1),
-                slope)
-        return product(scaled(dy, x, r), slope)
+        s = V.select_negative(x, V.set(K.one), V.set(K.minus_one))
+        r = gelu_tail(t, s, V.set(K.shifter), K.deep)
+        far = slope(x, V.select_infinite(x, V.set(K.zero), r.e), r.q, V.set(K.one))
+        y = V.select_above(V.set(K.gelu_grad_far), V.abs(x), gelu_grad_by_table(x, 1), far)
+        return product(scaled(dy, x, r.k), y)
 
     def gelu_tanh_grad(x, near):
-        if near:
+        if near > 0:
             return gelu_tanh_grad_by_table(x, 0)
-        t = clamped(V.abs(x), V.set(K.gelu_tanh_grad_limit))
-        r = gelu_tanh_tail(t, V.set(K.unit_shifter), V.set(K.unit), 0)
-        return slope(x, r.e, r.q, V.set(K.unit), V.set(K.minus_unit))
+        t = if_clamped(V.abs(x), V.set(K.gelu_tanh_grad_limit), near)
+        s = V.select_negative(x, V.set(K.unit), V.set(K.minus_unit))
+        r = gelu_tanh_tail(t, s, V.set(K.unit_shifter), 0)
+        y = slope(x, r.e, r.q, V.set(K.one))
+        if near < 0:
+            return y
+        return V.select_above(V.set(K.gelu_tanh_grad_far), V.abs(x), gelu_tanh_grad_by_table(x, 1),
+            y)
 
     def gelu_tanh_backward(dy, x, near):
         if near > 0:
             return product(dy, gelu_tanh_grad_by_table(x, 0))
+        if near < 0:
+            s = V.select_negative(x, V.set(K.lifted_unit), V.set(K.minus_lifted_unit))
+            r = gelu_tanh_tail(V.abs(x), s, V.set(K.unit_shifter), 0)
+            return product(unlifted(dy), slope(x, r.e, r.q, V.set(K.lift)))
         t = clamped(V.abs(x), V.set(K.gelu_tanh_backward_limit))
-        r = gelu_tanh_tail(t, V.set(K.shifter), V.set(K.one), K.deep)
-        slope = far_slope(x, r)
-        if near == 0:
-            slope = V.select_above(V.set(K.gelu_tanh_grad_far), V.abs(x),
-                gelu_tanh_grad_by_table(x, 1), slope)
-        return product(scaled(dy, x, r), slope)
+        s = V.select_negative(x, V.set(K.one), V.set(K.minus_one))
+        r = gelu_tanh_tail(t, s, V.set(K.shifter), K.deep)
+        far = slope(x, V.select_infinite(x, V.set(K.zero), r.e), r.q, V.set(K.one))
+        y = V.select_above(V.set(K.gelu_tanh_grad_far), V.abs(x), gelu_tanh_grad_by_table(x, 1),
+            far)
+        return product(scaled(dy, x, r.k), y)
 
     def gelu_sigmoid_grad(x, near):
-        if near:
+        if near > 0:
             return gelu_sigmoid_grad_by_table(x, 0)
-        t = clamped(V.abs(x), V.set(K.gelu_sigmoid_grad_limit))
-        r = gelu_sigmoid_tail(t, V.set(K.unit_shifter), V.set(K.unit), 0)
-        return slope(x, r.e, r.q, V.set(K.unit), V.set(K.minus_unit))
+        t = if_clamped(V.abs(x), V.set(K.gelu_sigmoid_grad_limit), near)
+        s = V.select_negative(x, V.set(K.unit), V.set(K.minus_unit))
+        r = gelu_sigmoid_tail(t, s, V.set(K.unit_shifter), 0)
+        y = slope(x, r.e, r.q, V.set(K.one))
+        if near < 0:
+            return y
+        return V.select_above(V.set(K.gelu_sigmoid_grad_far), V.abs(x),
+            gelu_sigmoid_grad_by_table(x, 1), y)
 
     def gelu_sigmoid_backward(dy, x, near):
         if near > 0:
             return product(dy, gelu_sigmoid_grad_by_table(x, 0))
+        if near < 0:
+            s = V.select_negative(x, V.set(K.lifted_unit), V.set(K.minus_lifted_unit))
+            r = gelu_sigmoid_tail(V.abs(x), s, V.set(K.unit_shifter), 0)
+            return product(unlifted(dy), slope(x, r.e, r.q, V.set(K.lift)))
         t = clamped(V.abs(x), V.set(K.gelu_sigmoid_backward_limit))
-        r = gelu_sigmoid_tail(t, V.set(K.shifter), V.set(K.one), K.deep)
-        slope = far_slope(x, r)
-        if near == 0:
-            slope = V.select_above(V.set(K.gelu_sigmoid_grad_far), V.abs(x),
-                gelu_sigmoid_grad_by_table(x, 1), slope)
-        return product(scaled(dy, x, r), slope)
+        s = V.select_negative(x, V.set(K.one), V.set(K.minus_one))
+        r = gelu_sigmoid_tail(t, s, V.set(K.shifter), K.deep)
+        far = slope(x, V.select_infinite(x, V.set(K.zero), r.e), r.q, V.set(K.one))
+        y = V.select_above(V.set(K.gelu_sigmoid_grad_far), V.abs(x),
+            gelu_sigmoid_grad_by_table(x, 1), far)
+        return product(scaled(dy, x, r.k), y)
 
     def silu_grad(x, near):
-        if near:
+        if near > 0:
             return silu_grad_by_table(x, 0)
-        t = clamped(V.abs(x), V.set(K.silu_grad_limit))
-        r = silu_tail(t, V.set(K.unit_shifter), V.set(K.unit), 0)
-        return slope(x, r.e, r.q, V.set(K.unit), V.set(K.minus_unit))
+        t = if_clamped(V.abs(x), V.set(K.silu_grad_limit), near)
+        s = V.select_negative(x, V.set(K.unit), V.set(K.minus_unit))
+        r = silu_tail(t, s, V.set(K.unit_shifter), 0)
+        y = slope(x, r.e, r.q, V.set(K.one))
+        if near < 0:
+            return y
+        return V.select_above(V.set(K.silu_grad_far), V.abs(x), silu_grad_by_table(x, 1), y)
 
     def silu_backward(dy, x, near):
         if near > 0:
             return product(dy, silu_grad_by_table(x, 0))
+        if near < 0:
+            s = V.select_negative(x, V.set(K.lifted_unit), V.set(K.minus_lifted_unit))
+            r = silu_tail(V.abs(x), s, V.set(K.unit_shifter), 0)
+            return product(unlifted(dy), slope(x, r.e, r.q, V.set(K.lift)))
         t = clamped(V.abs(x), V.set(K.silu_backward_limit))
-        r = silu_tail(t, V.set(K.shifter), V.set(K.one), K.deep)
-        slope = far_slope(x, r)
-        if near == 0:
-            slope = V.select_above(V.set(K.silu_grad_far), V.abs(x), silu_grad_by_table(x, 1),
-                slope)
-        return product(scaled(dy, x, r), slope)
+        s = V.select_negative(x, V.set(K.one), V.set(K.minus_one))
+        r = silu_tail(t, s, V.set(K.shifter), K.deep)
+        far = slope(x, V.select_infinite(x, V.set(K.zero), r.e), r.q, V.set(K.one))
+        y = V.select_above(V.set(K.silu_grad_far), V.abs(x), silu_grad_by_table(x, 1), far)
+        return product(scaled(dy, x, r.k), y)
+
+    def plain_gelu(x):
+        y = V.select_negative(x, V.set(K.minus_zero), x)
+        return V.select_infinite(x, y, x)
+
+    def plain_gelu_grad(x):
+        y = V.select_negative(x, V.set(K.minus_zero), V.set(K.one))
+        return V.select_infinite(x, y, x)
+
+    def plain_gelu_backward(dy, x):
+        return product(dy, plain_gelu_grad(x))
+
+    def plain_gelu_tanh(x):
+        y = V.select_negative(x, V.set(K.minus_zero), x)
+        return V.select_infinite(x, y, x)
+
+    def plain_gelu_tanh_grad(x):
+        y = V.select_negative(x, V.set(K.minus_zero), V.set(K.one))
+        return V.select_infinite(x, y, x)
+
+    def plain_gelu_tanh_backward(dy, x):
+        return product(dy, plain_gelu_tanh_grad(x))
+
+    def plain_gelu_sigmoid(x):
+        y = V.select_negative(x, V.set(K.minus_zero), x)
+        return V.select_infinite(x, y, x)
+
+    def plain_gelu_sigmoid_grad(x):
+        y = V.select_negative(x, V.set(K.minus_zero), V.set(K.one))
+        return V.select_infinite(x, y, x)
+
+    def plain_gelu_sigmoid_backward(dy, x):
+        return product(dy, plain_gelu_sigmoid_grad(x))
+
+    def plain_silu(x):
+        y = V.select_negative(x, V.set(K.minus_zero), x)
+        return V.select_infinite(x, y, x)
+
+    def plain_silu_grad(x):
+        y = V.select_negative(x, V.set(K.minus_zero), V.set(K.one))
+        return V.select_infinite(x, y, x)
+
+    def plain_silu_backward(dy, x):
+        return product(dy, plain_silu_grad(x))
 
     return {
         "gelu": gelu,
+        "far_gelu": far_gelu,
         "gelu_grad": gelu_grad,
         "gelu_backward": gelu_backward,
         "gelu_tanh": gelu_tanh,
+        "far_gelu_tanh": far_gelu_tanh,
         "gelu_tanh_grad": gelu_tanh_grad,
         "gelu_tanh_backward": gelu_tanh_backward,
         "gelu_sigmoid": gelu_sigmoid,
+        "far_gelu_sigmoid": far_gelu_sigmoid,
         "gelu_sigmoid_grad": gelu_sigmoid_grad,
         "gelu_sigmoid_backward": gelu_sigmoid_backward,
         "silu": silu,
+        "far_silu": far_silu,
         "silu_grad": silu_grad,
         "silu_backward": silu_backward,
     }

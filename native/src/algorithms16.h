@@ -264,9 +264,9 @@ static FG_INLINE V FG_H(product)(V dy, V slope)
     return v_select_infinite(above, above, dx);
 }
 
-static FG_INLINE V FG_H(lowered)(V dy)
+static FG_INLINE V FG_H(unlifted)(V dy)
 {
-    return FG_H(fg_deep) ? FG_H(small)(dy, FG_K(lower)) : dy;
+    return FG_H(fg_deep) ? FG_H(small)(dy, FG_K(unlift)) : dy;
 }
 
 /* dy and what 2^n lacks, in two normal factors; near 0 it lacks nothing. Of a NaN, k would scale it
@@ -285,7 +285,7 @@ static FG_INLINE V FG_H(scaled)(V dy, V x, V n)
 
 /* If the results are not from the table alone, a slope is -0 at -inf, not just small: it makes NaN of
  * an infinite dy. Where |x| is no more than fg_<function>_end, dy and the slope are normal numbers if
- * one is made as much smaller, by fg_raise, as the other is made larger. */
+ * one is made as much smaller, by fg_lift, as the other is made larger. */
 #define FG_SLOPE16(form)                                                                         \
     static FG_INLINE V FG_H(form##_grad)(V x, int near)                                          \
     {                                                                                            \
@@ -305,17 +305,17 @@ static FG_INLINE V FG_H(scaled)(V dy, V x, V n)
         if (near > 0)                                                                            \
             return FG_H(product)(dy, FG_H(form##_grad_by_table)(x, 0));                          \
         if (near < 0) {                                                                          \
-            const V s = v_select_negative(x, FG_K(raised_unit), FG_K(minus_raised_unit));        \
+            const V s = v_select_negative(x, FG_K(lifted_unit), FG_K(minus_lifted_unit));        \
             const FG_H(tail) r = FG_H(form##_tail)(v_abs(x), s, FG_K(unit_shifter), 0);          \
-            return FG_H(product)(FG_H(lowered)(dy), FG_H(slope)(x, r.e, r.q, FG_K(raise)));      \
+            return FG_H(product)(FG_H(unlifted)(dy), FG_H(slope)(x, r.e, r.q, FG_K(lift)));      \
         }                                                                                        \
         const V t = FG_H(clamped)(v_abs(x), FG_K(form##_backward_limit));                        \
         const V s = v_select_negative(x, FG_K(one), FG_K(minus_one));                            \
         const FG_H(tail) r = FG_H(form##_tail)(t, s, FG_K(shifter), FG_H(fg_deep));              \
         const V far = FG_H(slope)(x, v_select_infinite(x, FG_K(zero), r.e), r.q, FG_K(one));     \
-        const V slope = v_select_above(FG_K(form##_grad_far), v_abs(x),                          \
-                                       FG_H(form##_grad_by_table)(x, 1), far);                   \
-        return FG_H(product)(FG_H(scaled)(dy, x, r.k), slope);                                   \
+        const V y = v_select_above(FG_K(form##_grad_far), v_abs(x),                              \
+                                   FG_H(form##_grad_by_table)(x, 1), far);                       \
+        return FG_H(product)(FG_H(scaled)(dy, x, r.k), y);                                       \
     }
 
 FG_SLOPE16(gelu)

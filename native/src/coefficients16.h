@@ -67,10 +67,10 @@ static const fg_f32 fg_split_f16 = 0x1.7fff380000000p+23f;
 static const fg_f32 fg_split_twice_f16 = 0x1.7ffe700000000p+23f;
 static const fg_f32 fg_split_thrice_f16 = 0x1.7ffda80000000p+23f;
 static const fg_f32 fg_round_f16 = 0x1.8000000000000p+23f;
-static const fg_f32 fg_raise_f16 = 0x1.0000000000000p+0f;
-static const fg_f32 fg_lower_f16 = 0x1.0000000000000p+0f;
-static const fg_f32 fg_raised_unit_f16 = 0x1.0000000000000p+0f;
-static const fg_f32 fg_minus_raised_unit_f16 = -0x1.0000000000000p+0f;
+static const fg_f32 fg_lift_f16 = 0x1.0000000000000p+0f;
+static const fg_f32 fg_unlift_f16 = 0x1.0000000000000p+0f;
+static const fg_f32 fg_lifted_unit_f16 = 0x1.0000000000000p+0f;
+static const fg_f32 fg_minus_lifted_unit_f16 = -0x1.0000000000000p+0f;
 static const fg_f32 fg_overflow_f16 = 0x1.0000000000000p+0f;
 static const fg_f32 fg_gelu_limit_f16 = 0x1.9cbb700000000p+2f;
 static const fg_f32 fg_gelu_grad_limit_f16 = 0x1.0508e60000000p+3f;
@@ -736,8 +736,8 @@ FG_COEFFICIENTS fg_f32 fg_silu_grad_slope_f16[] = {
 /* bf16 gelu_tanh_grad_inverse: error of the fit 2^-15.3 */
 /* bf16 gelu_sigmoid_inverse: error of the fit 2^-22.6 */
 /* bf16 gelu_sigmoid_grad_inverse: error of the fit 2^-21.1 */
-/* bf16 silu_inverse: error of the fit 2^-22.4 */
-/* bf16 silu_grad_inverse: error of the fit 2^-24.7 */
+/* bf16 silu_inverse: error of the fit 2^-14.6 */
+/* bf16 silu_grad_inverse: error of the fit 2^-15.9 */
 enum { fg_deep_bf16 = 1 };
 enum { fg_gelu_far_bits_bf16 = 0x4080 };
 enum { fg_gelu_low_bits_bf16 = 0x4080 };
@@ -789,10 +789,10 @@ static const fg_f32 fg_split_bf16 = 0x1.7fff380000000p+23f;
 static const fg_f32 fg_split_twice_bf16 = 0x1.7ffe700000000p+23f;
 static const fg_f32 fg_split_thrice_bf16 = 0x1.7ffda80000000p+23f;
 static const fg_f32 fg_round_bf16 = 0x1.8000000000000p+23f;
-static const fg_f32 fg_raise_bf16 = 0x1.0000000000000p+16f;
-static const fg_f32 fg_lower_bf16 = 0x1.0000000000000p-16f;
-static const fg_f32 fg_raised_unit_bf16 = 0x1.0000000000000p-48f;
-static const fg_f32 fg_minus_raised_unit_bf16 = -0x1.0000000000000p-48f;
+static const fg_f32 fg_lift_bf16 = 0x1.0000000000000p+16f;
+static const fg_f32 fg_unlift_bf16 = 0x1.0000000000000p-16f;
+static const fg_f32 fg_lifted_unit_bf16 = 0x1.0000000000000p-48f;
+static const fg_f32 fg_minus_lifted_unit_bf16 = -0x1.0000000000000p-48f;
 static const fg_f32 fg_overflow_bf16 = 0x1.0080400000000p+0f;
 static const fg_f32 fg_gelu_limit_bf16 = 0x1.bc34ea0000000p+3f;
 static const fg_f32 fg_gelu_grad_limit_bf16 = 0x1.bc34ea0000000p+3f;
@@ -1326,19 +1326,18 @@ FG_COEFFICIENTS fg_f32 fg_gelu_sigmoid_grad_slope_bf16[] = {
     0x1.b3b6460000000p+0f,
 };
 FG_COEFFICIENTS fg_f32 fg_silu_exp2_bf16[] = {
-    0x1.ffffe80000000p-1f,
-    0x1.62e0dc0000000p-1f,
-    0x1.ec06e20000000p-3f,
-    0x1.ca15120000000p-5f,
-    0x1.3997120000000p-7f,
+    0x1.0000400000000p+0f,
+    0x1.62e0bc0000000p-1f,
+    0x1.ebfebe0000000p-3f,
+    0x1.ca073a0000000p-5f,
+    0x1.3997c80000000p-7f,
 };
 FG_COEFFICIENTS fg_f32 fg_silu_rate_bf16[] = {
-    -0x1.7154760000000p+0f,
+    -0x1.71546e0000000p+0f,
 };
 FG_COEFFICIENTS fg_f32 fg_silu_inverse_bf16[] = {
-    0x1.fffffa0000000p-1f,
-    -0x1.ffe7e80000000p-1f,
-    0x1.f237d60000000p-1f,
+    0x1.fffeda0000000p-1f,
+    -0x1.f6c5380000000p-1f,
 };
 FG_COEFFICIENTS fg_f32 fg_silu_grad_exp2_bf16[] = {
     0x1.ffffe80000000p-1f,
@@ -1351,9 +1350,8 @@ FG_COEFFICIENTS fg_f32 fg_silu_grad_rate_bf16[] = {
     -0x1.7154760000000p+0f,
 };
 FG_COEFFICIENTS fg_f32 fg_silu_grad_inverse_bf16[] = {
-    0x1.fffffe0000000p-1f,
-    -0x1.fff9600000000p+0f,
-    0x1.7adf2c0000000p+1f,
+    0x1.fffdc80000000p-1f,
+    -0x1.fadce00000000p+0f,
 };
 FG_COEFFICIENTS fg_f32 fg_silu_grad_slope_bf16[] = {
     0x1.0000000000000p+0f,

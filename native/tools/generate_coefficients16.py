@@ -45,7 +45,8 @@ class Format:
 
     unit: 2^-unit is what small results are carried in multiples of, so that their powers of two
     are normal float32 numbers; least: what smaller |x| count as; result, product:
-    -log2 of what rounds to zero, and of that with the largest dy; low: from which |x| on the
+    -log2 of what rounds to zero, and of that with the largest dy; lift: log2 of what slopes are
+    made larger by, so that small ones are normal numbers too; low: from which |x| on the
     formulas are to be right, where that is before the tables end; exp2, gelu, gelu_grad, inverse:
     the degrees of the fits.
     """
@@ -73,7 +74,7 @@ FORMATS = (
         unit=0,
         least=mp.mpf(2) ** -20,
         product=45,
-        raised=0,
+        lift=0,
         low={"gelu": 2, "gelu_tanh": 2, "gelu_sigmoid": 3.25},
         exp2={"silu": 5, "silu_grad": 5, "gelu_tanh_grad": 5},
         gelu=(2, 2),
@@ -85,12 +86,12 @@ FORMATS = (
         unit=64,
         least=mp.mpf(2) ** -14,
         product=267,
-        raised=16,
+        lift=16,
         low={},
         exp2={},
         gelu=(1, 1),
         gelu_grad=(1, 1),
-        inverse=degrees(gelu_tanh=(0, 0), gelu_sigmoid=(1, 1), silu=(2, 2)),
+        inverse=degrees(gelu_tanh=(0, 0), gelu_sigmoid=(1, 1), silu=(1, 1)),
     ),
 )
 
@@ -216,7 +217,7 @@ def far_end(fmt, form, name):
     """The greatest |x| of the format that need not be clamped."""
     bits = fmt.product if fmt.unit == 0 and name != form else fmt.result
     if fmt.unit and name.endswith("backward"):
-        bits += 1  # a slope is 2^-bits then, and fmt.raised - 8 more are carried
+        bits += 1  # a slope is 2^-bits then, and fmt.lift - 8 more are carried
     end = mp.mpf(single(limit(form, bits)))
     step = mp.mpf(2) ** (mp.floor(mp.log(end, 2)) + 1 - fmt.precision)
     return mp.floor(end / step) * step
@@ -230,9 +231,8 @@ def constants(fmt, near_way):
     c.update(shifter=shifter, unit_shifter=shifter + fmt.unit)
     c.update(split=shifter - 100, split_twice=shifter - 200, split_thrice=shifter - 300)
     c["round"] = mp.mpf(3) * 2**22  # plus this, a number is the nearest integer
-    raised = mp.mpf(2) ** fmt.raised
-    c.update({"raise": raised, "lower": 1 / raised})
-    c.update(raised_unit=raised * unit, minus_raised_unit=-raised * unit)
+    lift = mp.mpf(2) ** fmt.lift
+    c.update(lift=lift, unlift=1 / lift, lifted_unit=lift * unit, minus_lifted_unit=-lift * unit)
     c["overflow"] = 1  # not used, but in bfloat16
     if fmt.unit:
         # times what rounds to infinity it overflows float32, times what does not it does not
