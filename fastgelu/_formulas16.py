@@ -56,203 +56,302 @@ def formulas(V, I, K):
             i -= 1
         return sum
 
-    def near_or_clamped(t, near, some):
-        return V.real(I.min(V.bits(t), V.bits(near))) if some else t
-
-    def gelu_by_table(x, some):
+    def gelu_by_table(x):
+        t = V.abs(x)
         base = V.select_negative(x, V.set(K.minus_zero), x)
-        t = near_or_clamped(V.abs(x), V.set(K.gelu_near), some)
         return V.fnma(t,
             from_table(at_least(t, V.set(K.least)), V.set(K.gelu_per), K.gelu_table,
                 len(K.gelu_table) // 8), base)
 
-    def gelu_tanh_by_table(x, some):
+    def gelu_tanh_by_table(x):
+        t = V.abs(x)
         base = V.select_negative(x, V.set(K.minus_zero), x)
-        t = near_or_clamped(V.abs(x), V.set(K.gelu_tanh_near), some)
         return V.fnma(t,
             from_table(at_least(t, V.set(K.least)), V.set(K.gelu_tanh_per), K.gelu_tanh_table,
                 len(K.gelu_tanh_table) // 8), base)
 
-    def gelu_sigmoid_by_table(x, some):
+    def gelu_sigmoid_by_table(x):
+        t = V.abs(x)
         base = V.select_negative(x, V.set(K.minus_zero), x)
-        t = near_or_clamped(V.abs(x), V.set(K.gelu_sigmoid_near), some)
         return V.fnma(t,
             from_table(at_least(t, V.set(K.least)), V.set(K.gelu_sigmoid_per), K.gelu_sigmoid_table,
                 len(K.gelu_sigmoid_table) // 8), base)
 
-    def silu_by_table(x, some):
+    def silu_by_table(x):
+        t = V.abs(x)
         base = V.select_negative(x, V.set(K.minus_zero), x)
-        t = near_or_clamped(V.abs(x), V.set(K.silu_near), some)
         return V.fnma(t,
             from_table(at_least(t, V.set(K.least)), V.set(K.silu_per), K.silu_table,
                 len(K.silu_table) // 8), base)
 
     def gelu_grad_by_table(x, some):
-        t = near_or_clamped(V.abs(x), V.set(K.gelu_grad_near), some)
+        t = V.abs(x)
+        if some:
+            t = V.real(I.min(V.bits(t), V.bits(V.set(K.gelu_grad_near))))
         p = from_table(t, V.set(K.gelu_grad_per), K.gelu_grad_table, len(K.gelu_grad_table) // 8)
         return V.select_negative(x, p, V.sub(V.set(K.one), p))
 
     def gelu_tanh_grad_by_table(x, some):
-        t = near_or_clamped(V.abs(x), V.set(K.gelu_tanh_grad_near), some)
+        t = V.abs(x)
+        if some:
+            t = V.real(I.min(V.bits(t), V.bits(V.set(K.gelu_tanh_grad_near))))
         p = from_table(t, V.set(K.gelu_tanh_grad_per), K.gelu_tanh_grad_table,
             len(K.gelu_tanh_grad_table) // 8)
         return V.select_negative(x, p, V.sub(V.set(K.one), p))
 
     def gelu_sigmoid_grad_by_table(x, some):
-        t = near_or_clamped(V.abs(x), V.set(K.gelu_sigmoid_grad_near), some)
+        t = V.abs(x)
+        if some:
+            t = V.real(I.min(V.bits(t), V.bits(V.set(K.gelu_sigmoid_grad_near))))
         p = from_table(t, V.set(K.gelu_sigmoid_grad_per), K.gelu_sigmoid_grad_table,
             len(K.gelu_sigmoid_grad_table) // 8)
         return V.select_negative(x, p, V.sub(V.set(K.one), p))
 
     def silu_grad_by_table(x, some):
-        t = near_or_clamped(V.abs(x), V.set(K.silu_grad_near), some)
+        t = V.abs(x)
+        if some:
+            t = V.real(I.min(V.bits(t), V.bits(V.set(K.silu_grad_near))))
         p = from_table(t, V.set(K.silu_grad_per), K.silu_grad_table, len(K.silu_grad_table) // 8)
         return V.select_negative(x, p, V.sub(V.set(K.one), p))
-
-    def if_clamped(t, limit, near):
-        return t if near else clamped(t, limit)
 
     def value(x, e, q):
         return V.fma(e, q, V.select_negative(x, V.set(K.minus_zero), x))
 
-    def far_gelu(x, near):
-        t = if_clamped(V.abs(x), V.set(K.gelu_limit), near)
+    def far_gelu(x):
+        t = V.abs(x)
         t2 = V.mul(t, t)
-        k = V.fma(t2, V.set(K.gelu_rate[0]), V.set(K.unit_shifter))
-        f = V.fms(t2, V.set(K.gelu_rate[0]), V.sub(k, V.set(K.unit_shifter)))
-        e = times_pow2(exp2(f, K.gelu_exp2, len(K.gelu_exp2) - 1), V.bits(k))
-        q = V.div(horner(t2, K.gelu_num, len(K.gelu_num) - 1),
-            horner(t2, K.gelu_den, len(K.gelu_den) - 1))
+        k = V.fma(t2, V.set(K.far_gelu_rate[0]), V.set(K.unit_shifter))
+        f = V.fms(t2, V.set(K.far_gelu_rate[0]), V.sub(k, V.set(K.unit_shifter)))
+        e = times_pow2(exp2(f, K.far_gelu_exp2, len(K.far_gelu_exp2) - 1), V.bits(k))
+        q = V.div(horner(t2, K.far_gelu_num, len(K.far_gelu_num) - 1),
+            horner(t2, K.far_gelu_den, len(K.far_gelu_den) - 1))
         return value(x, e, V.mul(q, V.set(K.minus_unit)))
 
-    def far_gelu_tanh(x, near):
-        t = if_clamped(V.abs(x), V.set(K.gelu_tanh_limit), near)
-        rate = V.fma(V.mul(t, t), V.set(K.gelu_tanh_rate[1]), V.set(K.gelu_tanh_rate[0]))
+    def far_gelu_tanh(x):
+        t = V.abs(x)
+        rate = V.fma(V.mul(t, t), V.set(K.far_gelu_tanh_rate[1]), V.set(K.far_gelu_tanh_rate[0]))
         k = V.fma(t, rate, V.set(K.unit_shifter))
         f = V.fms(t, rate, V.sub(k, V.set(K.unit_shifter)))
+        e = times_pow2(exp2(f, K.far_gelu_tanh_exp2, len(K.far_gelu_tanh_exp2) - 1), V.bits(k))
+        q = V.mul(t, V.set(K.minus_unit))
+        if len(K.far_gelu_tanh_inverse) - 1:
+            q = V.mul(q,
+                horner(in_ones(e, K.deep), K.far_gelu_tanh_inverse,
+                    len(K.far_gelu_tanh_inverse) - 1))
+        return value(x, e, q)
+
+    def far_gelu_sigmoid(x):
+        t = V.abs(x)
+        rate = V.set(K.far_gelu_sigmoid_rate[0])
+        k = V.fma(t, rate, V.set(K.unit_shifter))
+        f = V.fms(t, rate, V.sub(k, V.set(K.unit_shifter)))
+        e = times_pow2(exp2(f, K.far_gelu_sigmoid_exp2, len(K.far_gelu_sigmoid_exp2) - 1),
+            V.bits(k))
+        q = V.mul(t, V.set(K.minus_unit))
+        if len(K.far_gelu_sigmoid_inverse) - 1:
+            q = V.mul(q,
+                horner(in_ones(e, K.deep), K.far_gelu_sigmoid_inverse,
+                    len(K.far_gelu_sigmoid_inverse) - 1))
+        return value(x, e, q)
+
+    def far_silu(x):
+        t = V.abs(x)
+        rate = V.set(K.far_silu_rate[0])
+        k = V.fma(t, rate, V.set(K.unit_shifter))
+        f = V.fms(t, rate, V.sub(k, V.set(K.unit_shifter)))
+        e = times_pow2(exp2(f, K.far_silu_exp2, len(K.far_silu_exp2) - 1), V.bits(k))
+        q = V.mul(t, V.set(K.minus_unit))
+        if len(K.far_silu_inverse) - 1:
+            q = V.mul(q,
+                horner(in_ones(e, K.deep), K.far_silu_inverse, len(K.far_silu_inverse) - 1))
+        return value(x, e, q)
+
+    def everywhere_gelu(x):
+        t = clamped(V.abs(x), V.set(K.gelu_limit))
+        u = at_least(t, V.set(K.least))
+        u2 = V.mul(u, u)
+        k = V.fma(u2, V.set(K.gelu_rate[0]), V.set(K.unit_shifter))
+        f = V.fms(u2, V.set(K.gelu_rate[0]), V.sub(k, V.set(K.unit_shifter)))
+        e = times_pow2(exp2(f, K.gelu_exp2, len(K.gelu_exp2) - 1), V.bits(k))
+        ratio = V.div(horner(u, K.gelu_num, len(K.gelu_num) - 1),
+            horner(u, K.gelu_den, len(K.gelu_den) - 1))
+        return value(x, V.mul(e, V.mul(t, ratio)), V.set(K.minus_unit))
+
+    def everywhere_gelu_tanh(x):
+        t = clamped(V.abs(x), V.set(K.gelu_tanh_limit))
+        u = at_least(t, V.set(K.least))
+        rate = V.fma(V.mul(u, u), V.set(K.gelu_tanh_rate[1]), V.set(K.gelu_tanh_rate[0]))
+        k = V.fma(u, rate, V.set(K.unit_shifter))
+        f = V.fms(u, rate, V.sub(k, V.set(K.unit_shifter)))
         e = times_pow2(exp2(f, K.gelu_tanh_exp2, len(K.gelu_tanh_exp2) - 1), V.bits(k))
-        q = V.mul(t, V.set(K.minus_unit))
-        if len(K.gelu_tanh_inverse) - 1:
-            q = V.mul(q,
-                horner(in_ones(e, K.deep), K.gelu_tanh_inverse, len(K.gelu_tanh_inverse) - 1))
-        return value(x, e, q)
+        q = V.div(t, V.fma(e, V.set(K.unit), V.set(K.one)))
+        return value(x, V.mul(e, q), V.set(K.minus_unit))
 
-    def far_gelu_sigmoid(x, near):
-        t = if_clamped(V.abs(x), V.set(K.gelu_sigmoid_limit), near)
+    def everywhere_gelu_sigmoid(x):
+        t = clamped(V.abs(x), V.set(K.gelu_sigmoid_limit))
+        u = at_least(t, V.set(K.least))
         rate = V.set(K.gelu_sigmoid_rate[0])
-        k = V.fma(t, rate, V.set(K.unit_shifter))
-        f = V.fms(t, rate, V.sub(k, V.set(K.unit_shifter)))
+        k = V.fma(u, rate, V.set(K.unit_shifter))
+        f = V.fms(u, rate, V.sub(k, V.set(K.unit_shifter)))
         e = times_pow2(exp2(f, K.gelu_sigmoid_exp2, len(K.gelu_sigmoid_exp2) - 1), V.bits(k))
-        q = V.mul(t, V.set(K.minus_unit))
-        if len(K.gelu_sigmoid_inverse) - 1:
-            q = V.mul(q,
-                horner(in_ones(e, K.deep), K.gelu_sigmoid_inverse, len(K.gelu_sigmoid_inverse) - 1))
-        return value(x, e, q)
+        q = V.div(t, V.fma(e, V.set(K.unit), V.set(K.one)))
+        return value(x, V.mul(e, q), V.set(K.minus_unit))
 
-    def far_silu(x, near):
-        t = if_clamped(V.abs(x), V.set(K.silu_limit), near)
+    def everywhere_silu(x):
+        t = clamped(V.abs(x), V.set(K.silu_limit))
+        u = at_least(t, V.set(K.least))
         rate = V.set(K.silu_rate[0])
-        k = V.fma(t, rate, V.set(K.unit_shifter))
-        f = V.fms(t, rate, V.sub(k, V.set(K.unit_shifter)))
+        k = V.fma(u, rate, V.set(K.unit_shifter))
+        f = V.fms(u, rate, V.sub(k, V.set(K.unit_shifter)))
         e = times_pow2(exp2(f, K.silu_exp2, len(K.silu_exp2) - 1), V.bits(k))
-        q = V.mul(t, V.set(K.minus_unit))
-        if len(K.silu_inverse) - 1:
-            q = V.mul(q, horner(in_ones(e, K.deep), K.silu_inverse, len(K.silu_inverse) - 1))
-        return value(x, e, q)
+        q = V.div(t, V.fma(e, V.set(K.unit), V.set(K.one)))
+        return value(x, V.mul(e, q), V.set(K.minus_unit))
 
     def gelu(x, near):
         if near > 0:
-            return gelu_by_table(x, 0)
-        y = far_gelu(x, near)
+            return gelu_by_table(x)
         if near < 0:
-            return y
-        return V.select_above(V.set(K.gelu_far), V.abs(x), gelu_by_table(x, 1), y)
+            return far_gelu(x)
+        return everywhere_gelu(x)
 
     def gelu_tanh(x, near):
         if near > 0:
-            return gelu_tanh_by_table(x, 0)
-        y = far_gelu_tanh(x, near)
+            return gelu_tanh_by_table(x)
         if near < 0:
-            return y
-        return V.select_above(V.set(K.gelu_tanh_far), V.abs(x), gelu_tanh_by_table(x, 1), y)
+            return far_gelu_tanh(x)
+        return everywhere_gelu_tanh(x)
 
     def gelu_sigmoid(x, near):
         if near > 0:
-            return gelu_sigmoid_by_table(x, 0)
-        y = far_gelu_sigmoid(x, near)
+            return gelu_sigmoid_by_table(x)
         if near < 0:
-            return y
-        return V.select_above(V.set(K.gelu_sigmoid_far), V.abs(x), gelu_sigmoid_by_table(x, 1), y)
+            return far_gelu_sigmoid(x)
+        return everywhere_gelu_sigmoid(x)
 
     def silu(x, near):
         if near > 0:
-            return silu_by_table(x, 0)
-        y = far_silu(x, near)
+            return silu_by_table(x)
         if near < 0:
-            return y
-        return V.select_above(V.set(K.silu_far), V.abs(x), silu_by_table(x, 1), y)
+            return far_silu(x)
+        return everywhere_silu(x)
 
     def scale(k, deep):
         return V.bits(at_least(k, V.set(K.split)) if deep else k)
 
-    def gelu_tail(t, s, shifter, deep):
+    def gelu_far_tail(t, s, shifter, deep):
         t2 = V.mul(t, t)
-        k = V.fma(t2, V.set(K.gelu_grad_rate[0]), shifter)
-        f = V.fms(t2, V.set(K.gelu_grad_rate[0]), V.sub(k, shifter))
-        e = times_pow2(exp2(f, K.gelu_grad_exp2, len(K.gelu_grad_exp2) - 1), scale(k, deep))
-        ratio = V.div(horner(t2, K.gelu_grad_num, len(K.gelu_grad_num) - 1),
-            horner(t2, K.gelu_grad_den, len(K.gelu_grad_den) - 1))
+        k = V.fma(t2, V.set(K.far_gelu_grad_rate[0]), shifter)
+        f = V.fms(t2, V.set(K.far_gelu_grad_rate[0]), V.sub(k, shifter))
+        e = times_pow2(exp2(f, K.far_gelu_grad_exp2, len(K.far_gelu_grad_exp2) - 1), scale(k, deep))
+        ratio = V.div(horner(t2, K.far_gelu_grad_num, len(K.far_gelu_grad_num) - 1),
+            horner(t2, K.far_gelu_grad_den, len(K.far_gelu_grad_den) - 1))
         r = tail(e, V.mul(V.mul(t, s), ratio), k)
         return r
 
-    def gelu_tanh_tail(t, s, shifter, deep):
-        rate = V.fma(V.mul(t, t), V.set(K.gelu_tanh_grad_rate[1]), V.set(K.gelu_tanh_grad_rate[0]))
+    def gelu_tanh_far_tail(t, s, shifter, deep):
+        rate = V.fma(V.mul(t, t), V.set(K.far_gelu_tanh_grad_rate[1]),
+            V.set(K.far_gelu_tanh_grad_rate[0]))
         k = V.fma(t, rate, shifter)
         f = V.fms(t, rate, V.sub(k, shifter))
-        e = times_pow2(exp2(f, K.gelu_tanh_grad_exp2, len(K.gelu_tanh_grad_exp2) - 1),
+        e = times_pow2(exp2(f, K.far_gelu_tanh_grad_exp2, len(K.far_gelu_tanh_grad_exp2) - 1),
             scale(k, deep))
         rest = V.fnma(t,
-            V.fma(V.mul(t, t), V.set(K.gelu_tanh_grad_slope[1]), V.set(K.gelu_tanh_grad_slope[0])),
-                V.set(K.one))
+            V.fma(V.mul(t, t), V.set(K.far_gelu_tanh_grad_slope[1]),
+                V.set(K.far_gelu_tanh_grad_slope[0])), V.set(K.one))
         q = V.mul(rest, s)
-        if len(K.gelu_tanh_grad_inverse) - 1:
+        if len(K.far_gelu_tanh_grad_inverse) - 1:
             E = in_ones(e, K.deep and (not deep))
             q = V.mul(V.mul(V.add(E, rest), s),
-                horner(E, K.gelu_tanh_grad_inverse, len(K.gelu_tanh_grad_inverse) - 1))
+                horner(E, K.far_gelu_tanh_grad_inverse, len(K.far_gelu_tanh_grad_inverse) - 1))
         r = tail(e, q, k)
         return r
 
-    def gelu_sigmoid_tail(t, s, shifter, deep):
-        rate = V.set(K.gelu_sigmoid_grad_rate[0])
+    def gelu_sigmoid_far_tail(t, s, shifter, deep):
+        rate = V.set(K.far_gelu_sigmoid_grad_rate[0])
         k = V.fma(t, rate, shifter)
         f = V.fms(t, rate, V.sub(k, shifter))
-        e = times_pow2(exp2(f, K.gelu_sigmoid_grad_exp2, len(K.gelu_sigmoid_grad_exp2) - 1),
+        e = times_pow2(exp2(f, K.far_gelu_sigmoid_grad_exp2, len(K.far_gelu_sigmoid_grad_exp2) - 1),
             scale(k, deep))
-        rest = V.fnma(t, V.set(K.gelu_sigmoid_grad_slope[0]), V.set(K.one))
+        rest = V.fnma(t, V.set(K.far_gelu_sigmoid_grad_slope[0]), V.set(K.one))
         q = V.mul(rest, s)
-        if len(K.gelu_sigmoid_grad_inverse) - 1:
+        if len(K.far_gelu_sigmoid_grad_inverse) - 1:
             E = in_ones(e, K.deep and (not deep))
             q = V.mul(V.mul(V.add(E, rest), s),
-                horner(E, K.gelu_sigmoid_grad_inverse, len(K.gelu_sigmoid_grad_inverse) - 1))
+                horner(E, K.far_gelu_sigmoid_grad_inverse,
+                    len(K.far_gelu_sigmoid_grad_inverse) - 1))
         r = tail(e, q, k)
         return r
 
-    def silu_tail(t, s, shifter, deep):
-        rate = V.set(K.silu_grad_rate[0])
+    def silu_far_tail(t, s, shifter, deep):
+        rate = V.set(K.far_silu_grad_rate[0])
         k = V.fma(t, rate, shifter)
         f = V.fms(t, rate, V.sub(k, shifter))
-        e = times_pow2(exp2(f, K.silu_grad_exp2, len(K.silu_grad_exp2) - 1), scale(k, deep))
-        rest = V.fnma(t, V.set(K.silu_grad_slope[0]), V.set(K.one))
+        e = times_pow2(exp2(f, K.far_silu_grad_exp2, len(K.far_silu_grad_exp2) - 1), scale(k, deep))
+        rest = V.fnma(t, V.set(K.far_silu_grad_slope[0]), V.set(K.one))
         q = V.mul(rest, s)
-        if len(K.silu_grad_inverse) - 1:
+        if len(K.far_silu_grad_inverse) - 1:
             E = in_ones(e, K.deep and (not deep))
             q = V.mul(V.mul(V.add(E, rest), s),
-                horner(E, K.silu_grad_inverse, len(K.silu_grad_inverse) - 1))
+                horner(E, K.far_silu_grad_inverse, len(K.far_silu_grad_inverse) - 1))
         r = tail(e, q, k)
         return r
 
     def slope(x, e, q, one):
         return V.fma(e, q, V.select_negative(x, V.set(K.minus_zero), one))
+
+    def everywhere_gelu_grad(x):
+        t = clamped(V.abs(x), V.set(K.gelu_grad_limit))
+        t2 = V.mul(t, t)
+        k = V.fma(t2, V.set(K.gelu_grad_rate[0]), V.set(K.unit_shifter))
+        f = V.fms(t2, V.set(K.gelu_grad_rate[0]), V.sub(k, V.set(K.unit_shifter)))
+        e = times_pow2(exp2(f, K.gelu_grad_exp2, len(K.gelu_grad_exp2) - 1), V.bits(k))
+        d = V.add(V.sub(V.set(K.gelu_zero_hi), t), V.set(K.gelu_zero_lo))
+        ratio = V.div(horner(t, K.gelu_grad_num, len(K.gelu_grad_num) - 1),
+            horner(t, K.gelu_grad_den, len(K.gelu_grad_den) - 1))
+        s = V.select_negative(x, V.set(K.unit), V.set(K.minus_unit))
+        return slope(x, e, V.mul(V.mul(d, s), ratio), V.set(K.one))
+
+    def everywhere_gelu_tanh_grad(x):
+        t = clamped(V.abs(x), V.set(K.gelu_tanh_grad_limit))
+        rate = V.fma(V.mul(t, t), V.set(K.gelu_tanh_grad_rate[1]), V.set(K.gelu_tanh_grad_rate[0]))
+        k = V.fma(t, rate, V.set(K.unit_shifter))
+        f = V.fms(t, rate, V.sub(k, V.set(K.unit_shifter)))
+        e = times_pow2(exp2(f, K.gelu_tanh_grad_exp2, len(K.gelu_tanh_grad_exp2) - 1), V.bits(k))
+        rest = V.fnma(t,
+            V.fma(V.mul(t, t), V.set(K.gelu_tanh_grad_slope[1]), V.set(K.gelu_tanh_grad_slope[0])),
+                V.set(K.one))
+        E = in_ones(e, K.deep)
+        m = V.sub(V.set(K.one), E)
+        d2 = V.fma(m, m, small(E, V.set(K.four)))
+        s = V.select_negative(x, V.set(K.unit), V.set(K.minus_unit))
+        return slope(x, e, V.div(V.mul(V.add(E, rest), s), d2), V.set(K.one))
+
+    def everywhere_gelu_sigmoid_grad(x):
+        t = clamped(V.abs(x), V.set(K.gelu_sigmoid_grad_limit))
+        rate = V.set(K.gelu_sigmoid_grad_rate[0])
+        k = V.fma(t, rate, V.set(K.unit_shifter))
+        f = V.fms(t, rate, V.sub(k, V.set(K.unit_shifter)))
+        e = times_pow2(exp2(f, K.gelu_sigmoid_grad_exp2, len(K.gelu_sigmoid_grad_exp2) - 1),
+            V.bits(k))
+        rest = V.fnma(t, V.set(K.gelu_sigmoid_grad_slope[0]), V.set(K.one))
+        E = in_ones(e, K.deep)
+        m = V.sub(V.set(K.one), E)
+        d2 = V.fma(m, m, small(E, V.set(K.four)))
+        s = V.select_negative(x, V.set(K.unit), V.set(K.minus_unit))
+        return slope(x, e, V.div(V.mul(V.add(E, rest), s), d2), V.set(K.one))
+
+    def everywhere_silu_grad(x):
+        t = clamped(V.abs(x), V.set(K.silu_grad_limit))
+        rate = V.set(K.silu_grad_rate[0])
+        k = V.fma(t, rate, V.set(K.unit_shifter))
+        f = V.fms(t, rate, V.sub(k, V.set(K.unit_shifter)))
+        e = times_pow2(exp2(f, K.silu_grad_exp2, len(K.silu_grad_exp2) - 1), V.bits(k))
+        rest = V.fnma(t, V.set(K.silu_grad_slope[0]), V.set(K.one))
+        E = in_ones(e, K.deep)
+        m = V.sub(V.set(K.one), E)
+        d2 = V.fma(m, m, small(E, V.set(K.four)))
+        s = V.select_negative(x, V.set(K.unit), V.set(K.minus_unit))
+        return slope(x, e, V.div(V.mul(V.add(E, rest), s), d2), V.set(K.one))
 
     def product(dy, slope):
         dx = small(dy, slope)
@@ -278,24 +377,22 @@ def formulas(V, I, K):
     def gelu_grad(x, near):
         if near > 0:
             return gelu_grad_by_table(x, 0)
-        t = if_clamped(V.abs(x), V.set(K.gelu_grad_limit), near)
+        if near == 0:
+            return everywhere_gelu_grad(x)
         s = V.select_negative(x, V.set(K.unit), V.set(K.minus_unit))
-        r = gelu_tail(t, s, V.set(K.unit_shifter), 0)
-        y = slope(x, r.e, r.q, V.set(K.one))
-        if near < 0:
-            return y
-        return V.select_above(V.set(K.gelu_grad_far), V.abs(x), gelu_grad_by_table(x, 1), y)
+        r = gelu_far_tail(V.abs(x), s, V.set(K.unit_shifter), 0)
+        return slope(x, r.e, r.q, V.set(K.one))
 
     def gelu_backward(dy, x, near):
         if near > 0:
             return product(dy, gelu_grad_by_table(x, 0))
         if near < 0:
             s = V.select_negative(x, V.set(K.lifted_unit), V.set(K.minus_lifted_unit))
-            r = gelu_tail(V.abs(x), s, V.set(K.unit_shifter), 0)
+            r = gelu_far_tail(V.abs(x), s, V.set(K.unit_shifter), 0)
             return product(unlifted(dy), slope(x, r.e, r.q, V.set(K.lift)))
         t = clamped(V.abs(x), V.set(K.gelu_backward_limit))
         s = V.select_negative(x, V.set(K.one), V.set(K.minus_one))
-        r = gelu_tail(t, s, V.set(K.shifter), K.deep)
+        r = gelu_far_tail(t, s, V.set(K.shifter), K.deep)
         far = slope(x, V.select_infinite(x, V.set(K.zero), r.e), r.q, V.set(K.one))
         y = V.select_above(V.set(K.gelu_grad_far), V.abs(x), gelu_grad_by_table(x, 1), far)
         return product(scaled(dy, x, r.k), y)
@@ -303,25 +400,22 @@ def formulas(V, I, K):
     def gelu_tanh_grad(x, near):
         if near > 0:
             return gelu_tanh_grad_by_table(x, 0)
-        t = if_clamped(V.abs(x), V.set(K.gelu_tanh_grad_limit), near)
+        if near == 0:
+            return everywhere_gelu_tanh_grad(x)
         s = V.select_negative(x, V.set(K.unit), V.set(K.minus_unit))
-        r = gelu_tanh_tail(t, s, V.set(K.unit_shifter), 0)
-        y = slope(x, r.e, r.q, V.set(K.one))
-        if near < 0:
-            return y
-        return V.select_above(V.set(K.gelu_tanh_grad_far), V.abs(x), gelu_tanh_grad_by_table(x, 1),
-            y)
+        r = gelu_tanh_far_tail(V.abs(x), s, V.set(K.unit_shifter), 0)
+        return slope(x, r.e, r.q, V.set(K.one))
 
     def gelu_tanh_backward(dy, x, near):
         if near > 0:
             return product(dy, gelu_tanh_grad_by_table(x, 0))
         if near < 0:
             s = V.select_negative(x, V.set(K.lifted_unit), V.set(K.minus_lifted_unit))
-            r = gelu_tanh_tail(V.abs(x), s, V.set(K.unit_shifter), 0)
+            r = gelu_tanh_far_tail(V.abs(x), s, V.set(K.unit_shifter), 0)
             return product(unlifted(dy), slope(x, r.e, r.q, V.set(K.lift)))
         t = clamped(V.abs(x), V.set(K.gelu_tanh_backward_limit))
         s = V.select_negative(x, V.set(K.one), V.set(K.minus_one))
-        r = gelu_tanh_tail(t, s, V.set(K.shifter), K.deep)
+        r = gelu_tanh_far_tail(t, s, V.set(K.shifter), K.deep)
         far = slope(x, V.select_infinite(x, V.set(K.zero), r.e), r.q, V.set(K.one))
         y = V.select_above(V.set(K.gelu_tanh_grad_far), V.abs(x), gelu_tanh_grad_by_table(x, 1),
             far)
@@ -330,25 +424,22 @@ def formulas(V, I, K):
     def gelu_sigmoid_grad(x, near):
         if near > 0:
             return gelu_sigmoid_grad_by_table(x, 0)
-        t = if_clamped(V.abs(x), V.set(K.gelu_sigmoid_grad_limit), near)
+        if near == 0:
+            return everywhere_gelu_sigmoid_grad(x)
         s = V.select_negative(x, V.set(K.unit), V.set(K.minus_unit))
-        r = gelu_sigmoid_tail(t, s, V.set(K.unit_shifter), 0)
-        y = slope(x, r.e, r.q, V.set(K.one))
-        if near < 0:
-            return y
-        return V.select_above(V.set(K.gelu_sigmoid_grad_far), V.abs(x),
-            gelu_sigmoid_grad_by_table(x, 1), y)
+        r = gelu_sigmoid_far_tail(V.abs(x), s, V.set(K.unit_shifter), 0)
+        return slope(x, r.e, r.q, V.set(K.one))
 
     def gelu_sigmoid_backward(dy, x, near):
         if near > 0:
             return product(dy, gelu_sigmoid_grad_by_table(x, 0))
         if near < 0:
             s = V.select_negative(x, V.set(K.lifted_unit), V.set(K.minus_lifted_unit))
-            r = gelu_sigmoid_tail(V.abs(x), s, V.set(K.unit_shifter), 0)
+            r = gelu_sigmoid_far_tail(V.abs(x), s, V.set(K.unit_shifter), 0)
             return product(unlifted(dy), slope(x, r.e, r.q, V.set(K.lift)))
         t = clamped(V.abs(x), V.set(K.gelu_sigmoid_backward_limit))
         s = V.select_negative(x, V.set(K.one), V.set(K.minus_one))
-        r = gelu_sigmoid_tail(t, s, V.set(K.shifter), K.deep)
+        r = gelu_sigmoid_far_tail(t, s, V.set(K.shifter), K.deep)
         far = slope(x, V.select_infinite(x, V.set(K.zero), r.e), r.q, V.set(K.one))
         y = V.select_above(V.set(K.gelu_sigmoid_grad_far), V.abs(x),
             gelu_sigmoid_grad_by_table(x, 1), far)
@@ -357,24 +448,22 @@ def formulas(V, I, K):
     def silu_grad(x, near):
         if near > 0:
             return silu_grad_by_table(x, 0)
-        t = if_clamped(V.abs(x), V.set(K.silu_grad_limit), near)
+        if near == 0:
+            return everywhere_silu_grad(x)
         s = V.select_negative(x, V.set(K.unit), V.set(K.minus_unit))
-        r = silu_tail(t, s, V.set(K.unit_shifter), 0)
-        y = slope(x, r.e, r.q, V.set(K.one))
-        if near < 0:
-            return y
-        return V.select_above(V.set(K.silu_grad_far), V.abs(x), silu_grad_by_table(x, 1), y)
+        r = silu_far_tail(V.abs(x), s, V.set(K.unit_shifter), 0)
+        return slope(x, r.e, r.q, V.set(K.one))
 
     def silu_backward(dy, x, near):
         if near > 0:
             return product(dy, silu_grad_by_table(x, 0))
         if near < 0:
             s = V.select_negative(x, V.set(K.lifted_unit), V.set(K.minus_lifted_unit))
-            r = silu_tail(V.abs(x), s, V.set(K.unit_shifter), 0)
+            r = silu_far_tail(V.abs(x), s, V.set(K.unit_shifter), 0)
             return product(unlifted(dy), slope(x, r.e, r.q, V.set(K.lift)))
         t = clamped(V.abs(x), V.set(K.silu_backward_limit))
         s = V.select_negative(x, V.set(K.one), V.set(K.minus_one))
-        r = silu_tail(t, s, V.set(K.shifter), K.deep)
+        r = silu_far_tail(t, s, V.set(K.shifter), K.deep)
         far = slope(x, V.select_infinite(x, V.set(K.zero), r.e), r.q, V.set(K.one))
         y = V.select_above(V.set(K.silu_grad_far), V.abs(x), silu_grad_by_table(x, 1), far)
         return product(scaled(dy, x, r.k), y)

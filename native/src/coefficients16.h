@@ -6,16 +6,19 @@
 #define FG_COEFFICIENTS static const /* the search for last places has other ideas */
 #endif
 
-/* f16 exp2, degree 4: error of the fit 2^-18.6 */
-/* f16 exp2, degree 5: error of the fit 2^-23.7 */
-/* f16 gelu: error of the fit 2^-21.4 */
-/* f16 gelu_grad: error of the fit 2^-20.2 */
-/* f16 gelu_tanh_inverse: error of the fit 2^-21.3 */
-/* f16 gelu_tanh_grad_inverse: error of the fit 2^-19.3 */
-/* f16 gelu_sigmoid_inverse: error of the fit 2^-19.0 */
-/* f16 gelu_sigmoid_grad_inverse: error of the fit 2^-26.9 */
-/* f16 silu_inverse: error of the fit 2^-22.4 */
-/* f16 silu_grad_inverse: error of the fit 2^-20.4 */
+/* f16 exp2: error of the fit 2^-23.4 */
+/* f16 gelu: error of the fit 2^-25.6 */
+/* f16 gelu_grad: error of the fit 2^-23.6 */
+/* f16 far_exp2, degree 4: error of the fit 2^-18.6 */
+/* f16 far_exp2, degree 5: error of the fit 2^-23.7 */
+/* f16 far_gelu: error of the fit 2^-21.4 */
+/* f16 far_gelu_grad: error of the fit 2^-20.2 */
+/* f16 far_gelu_tanh_inverse: error of the fit 2^-21.3 */
+/* f16 far_gelu_tanh_grad_inverse: error of the fit 2^-19.3 */
+/* f16 far_gelu_sigmoid_inverse: error of the fit 2^-28.9 */
+/* f16 far_gelu_sigmoid_grad_inverse: error of the fit 2^-26.9 */
+/* f16 far_silu_inverse: error of the fit 2^-22.4 */
+/* f16 far_silu_grad_inverse: error of the fit 2^-20.4 */
 enum { fg_deep_f16 = 0 };
 enum { fg_gelu_far_bits_f16 = 0x4400 };
 enum { fg_gelu_low_bits_f16 = 0x4000 };
@@ -58,6 +61,7 @@ static const fg_f32 fg_zero_f16 = 0x0.0p+0f;
 static const fg_f32 fg_minus_zero_f16 = -0x0.0p+0f;
 static const fg_f32 fg_one_f16 = 0x1.0000000000000p+0f;
 static const fg_f32 fg_minus_one_f16 = -0x1.0000000000000p+0f;
+static const fg_f32 fg_four_f16 = 0x1.0000000000000p+2f;
 static const fg_f32 fg_unit_f16 = 0x1.0000000000000p+0f;
 static const fg_f32 fg_minus_unit_f16 = -0x1.0000000000000p+0f;
 static const fg_f32 fg_least_f16 = 0x1.0000000000000p-20f;
@@ -72,6 +76,8 @@ static const fg_f32 fg_unlift_f16 = 0x1.0000000000000p+0f;
 static const fg_f32 fg_lifted_unit_f16 = 0x1.0000000000000p+0f;
 static const fg_f32 fg_minus_lifted_unit_f16 = -0x1.0000000000000p+0f;
 static const fg_f32 fg_overflow_f16 = 0x1.0000000000000p+0f;
+static const fg_f32 fg_gelu_zero_hi_f16 = 0x1.80ead20000000p-1f;
+static const fg_f32 fg_gelu_zero_lo_f16 = -0x1.a03fd40000000p-27f;
 static const fg_f32 fg_gelu_limit_f16 = 0x1.9cbb700000000p+2f;
 static const fg_f32 fg_gelu_grad_limit_f16 = 0x1.0508e60000000p+3f;
 static const fg_f32 fg_gelu_backward_limit_f16 = 0x1.0508e60000000p+3f;
@@ -585,115 +591,242 @@ static const fg_f32 fg_silu_grad_table_f16[] = {
     0x1.634cc00000000p-15f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_exp2_f16[] = {
-    0x1.ffffcc0000000p-1f,
-    0x1.62e11c0000000p-1f,
-    0x1.ec088c0000000p-3f,
-    0x1.ca023c0000000p-5f,
-    0x1.39d41c0000000p-7f,
+    0x1.0000000000000p+0f,
+    0x1.62e42a0000000p-1f,
+    0x1.ebf9ba0000000p-3f,
+    0x1.c6b7560000000p-5f,
+    0x1.3ceaf60000000p-7f,
+    0x1.5bb9ea0000000p-10f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_rate_f16[] = {
-    -0x1.7154720000000p-1f,
+    -0x1.7154760000000p-1f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_num_f16[] = {
-    0x1.30189c0000000p-3f,
-    0x1.b20de40000000p-2f,
-    0x1.83df880000000p-4f,
+    0x1.0000000000000p-1f,
+    0x1.49d98e0000000p-2f,
+    0x1.91c3f20000000p-4f,
+    0x1.9236220000000p-7f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_den_f16[] = {
-    0x1.fffec60000000p-1f,
-    0x1.4c5b140000000p+0f,
-    0x1.e62f640000000p-3f,
+    0x1.0000000000000p+0f,
+    0x1.712eda0000000p+0f,
+    0x1.b1945c0000000p-1f,
+    0x1.f5e54e0000000p-3f,
+    0x1.f8a9aa0000000p-6f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_grad_exp2_f16[] = {
-    0x1.0000180000000p+0f,
-    0x1.62e0b60000000p-1f,
-    0x1.ebfe480000000p-3f,
-    0x1.ca05520000000p-5f,
-    0x1.39a4460000000p-7f,
+    0x1.0000020000000p+0f,
+    0x1.62e4220000000p-1f,
+    0x1.ebf6340000000p-3f,
+    0x1.c6c8240000000p-5f,
+    0x1.3e3dd60000000p-7f,
+    0x1.5bb49c0000000p-10f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_grad_rate_f16[] = {
-    -0x1.7154740000000p-1f,
+    -0x1.71546a0000000p-1f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_grad_num_f16[] = {
-    0x1.5ca8ee0000000p-1f,
-    -0x1.111e3e0000000p+0f,
-    -0x1.c9d0740000000p-2f,
+    0x1.5485140000000p-1f,
+    0x1.29a9d60000000p-1f,
+    0x1.b4ef3a0000000p-3f,
+    0x1.eefade0000000p-6f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_grad_den_f16[] = {
-    0x1.fff2d00000000p-1f,
-    0x1.e59f300000000p+1f,
-    0x1.1ee5520000000p+0f,
+    0x1.fffff80000000p-1f,
+    0x1.23c7720000000p+0f,
+    0x1.e83cf80000000p-2f,
+    0x1.367ec20000000p-4f,
+    -0x1.34f3fa0000000p-19f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_tanh_exp2_f16[] = {
-    0x1.ffff940000000p-1f,
-    0x1.62e09c0000000p-1f,
-    0x1.ec07ce0000000p-3f,
-    0x1.c9e3440000000p-5f,
-    0x1.3985640000000p-7f,
+    0x1.0000020000000p+0f,
+    0x1.62e4160000000p-1f,
+    0x1.ebf95a0000000p-3f,
+    0x1.c6bdf20000000p-5f,
+    0x1.3cc7700000000p-7f,
+    0x1.5be4280000000p-10f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_tanh_rate_f16[] = {
-    -0x1.26aeae0000000p+1f,
-    -0x1.a5a7da0000000p-4f,
-};
-FG_COEFFICIENTS fg_f32 fg_gelu_tanh_inverse_f16[] = {
-    0x1.ffffa60000000p-1f,
-    -0x1.ffe56e0000000p-1f,
-    0x1.eecfae0000000p-1f,
+    -0x1.26aec20000000p+1f,
+    -0x1.a5a7ca0000000p-4f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_tanh_grad_exp2_f16[] = {
-    0x1.0000340000000p+0f,
-    0x1.62e3880000000p-1f,
-    0x1.ebfd500000000p-3f,
-    0x1.c71b200000000p-5f,
-    0x1.3cf35a0000000p-7f,
-    0x1.5b06d40000000p-10f,
+    0x1.0000000000000p+0f,
+    0x1.62e4380000000p-1f,
+    0x1.ebf9e60000000p-3f,
+    0x1.c6ae6a0000000p-5f,
+    0x1.3ceb960000000p-7f,
+    0x1.5bb6fc0000000p-10f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_tanh_grad_rate_f16[] = {
-    -0x1.26aece0000000p+1f,
-    -0x1.a5a7de0000000p-4f,
-};
-FG_COEFFICIENTS fg_f32 fg_gelu_tanh_grad_inverse_f16[] = {
-    0x1.ffff600000000p-1f,
-    -0x1.ff96140000000p+0f,
-    0x1.6e20da0000000p+1f,
+    -0x1.26aec20000000p+1f,
+    -0x1.a5a7d40000000p-4f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_tanh_grad_slope_f16[] = {
-    0x1.9882900000000p+0f,
-    0x1.b669900000000p-3f,
+    0x1.9884520000000p+0f,
+    0x1.b6677e0000000p-3f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_sigmoid_exp2_f16[] = {
-    0x1.ffff1a0000000p-1f,
-    0x1.62e2960000000p-1f,
-    0x1.ec0f260000000p-3f,
-    0x1.c8d5fe0000000p-5f,
-    0x1.395a880000000p-7f,
+    0x1.fffffe0000000p-1f,
+    0x1.62e4060000000p-1f,
+    0x1.ebfae60000000p-3f,
+    0x1.c6ca720000000p-5f,
+    0x1.3d05fc0000000p-7f,
+    0x1.5c07ea0000000p-10f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_sigmoid_rate_f16[] = {
     -0x1.3a4cbe0000000p+1f,
 };
-FG_COEFFICIENTS fg_f32 fg_gelu_sigmoid_inverse_f16[] = {
-    0x1.0000660000000p+0f,
-    -0x1.fee98a0000000p-1f,
-};
 FG_COEFFICIENTS fg_f32 fg_gelu_sigmoid_grad_exp2_f16[] = {
+    0x1.0000000000000p+0f,
+    0x1.62e43e0000000p-1f,
+    0x1.ebf9fc0000000p-3f,
+    0x1.c6b9860000000p-5f,
+    0x1.3cffc00000000p-7f,
+    0x1.5c13e60000000p-10f,
+};
+FG_COEFFICIENTS fg_f32 fg_gelu_sigmoid_grad_rate_f16[] = {
+    -0x1.3a4cbe0000000p+1f,
+};
+FG_COEFFICIENTS fg_f32 fg_gelu_sigmoid_grad_slope_f16[] = {
+    0x1.b3b6460000000p+0f,
+};
+FG_COEFFICIENTS fg_f32 fg_silu_exp2_f16[] = {
+    0x1.0000000000000p+0f,
+    0x1.62e42a0000000p-1f,
+    0x1.ebf8da0000000p-3f,
+    0x1.c6b6660000000p-5f,
+    0x1.3ceb000000000p-7f,
+    0x1.5bb9c60000000p-10f,
+};
+FG_COEFFICIENTS fg_f32 fg_silu_rate_f16[] = {
+    -0x1.7154760000000p+0f,
+};
+FG_COEFFICIENTS fg_f32 fg_silu_grad_exp2_f16[] = {
+    0x1.0000040000000p+0f,
+    0x1.62e4500000000p-1f,
+    0x1.ebf6200000000p-3f,
+    0x1.c69ac20000000p-5f,
+    0x1.3d92b80000000p-7f,
+    0x1.5c3aa60000000p-10f,
+};
+FG_COEFFICIENTS fg_f32 fg_silu_grad_rate_f16[] = {
+    -0x1.7154760000000p+0f,
+};
+FG_COEFFICIENTS fg_f32 fg_silu_grad_slope_f16[] = {
+    0x1.0000020000000p+0f,
+};
+FG_COEFFICIENTS fg_f32 fg_far_gelu_exp2_f16[] = {
+    0x1.ffffec0000000p-1f,
+    0x1.62e1ee0000000p-1f,
+    0x1.ec0f700000000p-3f,
+    0x1.c9b21c0000000p-5f,
+    0x1.398e5a0000000p-7f,
+};
+FG_COEFFICIENTS fg_f32 fg_far_gelu_rate_f16[] = {
+    -0x1.7154980000000p-1f,
+};
+FG_COEFFICIENTS fg_f32 fg_far_gelu_num_f16[] = {
+    0x1.302f140000000p-3f,
+    0x1.b20cf60000000p-2f,
+    0x1.83dfc40000000p-4f,
+};
+FG_COEFFICIENTS fg_f32 fg_far_gelu_den_f16[] = {
+    0x1.0003680000000p+0f,
+    0x1.4c5c600000000p+0f,
+    0x1.e62d480000000p-3f,
+};
+FG_COEFFICIENTS fg_f32 fg_far_gelu_grad_exp2_f16[] = {
+    0x1.0000ac0000000p+0f,
+    0x1.62e17e0000000p-1f,
+    0x1.ec01180000000p-3f,
+    0x1.ca0a000000000p-5f,
+    0x1.39ab3c0000000p-7f,
+};
+FG_COEFFICIENTS fg_f32 fg_far_gelu_grad_rate_f16[] = {
+    -0x1.7154720000000p-1f,
+};
+FG_COEFFICIENTS fg_f32 fg_far_gelu_grad_num_f16[] = {
+    0x1.5ca5d20000000p-1f,
+    -0x1.1119660000000p+0f,
+    -0x1.c9d1c00000000p-2f,
+};
+FG_COEFFICIENTS fg_f32 fg_far_gelu_grad_den_f16[] = {
+    0x1.ffd1280000000p-1f,
+    0x1.e59ab80000000p+1f,
+    0x1.1ee6da0000000p+0f,
+};
+FG_COEFFICIENTS fg_f32 fg_far_gelu_tanh_exp2_f16[] = {
+    0x1.ffff860000000p-1f,
+    0x1.62e0800000000p-1f,
+    0x1.ec0d560000000p-3f,
+    0x1.ca09260000000p-5f,
+    0x1.39a4c60000000p-7f,
+};
+FG_COEFFICIENTS fg_f32 fg_far_gelu_tanh_rate_f16[] = {
+    -0x1.26aece0000000p+1f,
+    -0x1.a5a7b20000000p-4f,
+};
+FG_COEFFICIENTS fg_f32 fg_far_gelu_tanh_inverse_f16[] = {
+    0x1.ffffee0000000p-1f,
+    -0x1.ffda0a0000000p-1f,
+    0x1.ee46060000000p-1f,
+};
+FG_COEFFICIENTS fg_f32 fg_far_gelu_tanh_grad_exp2_f16[] = {
+    0x1.ffffe80000000p-1f,
+    0x1.62e3c80000000p-1f,
+    0x1.ebf9de0000000p-3f,
+    0x1.c6c8360000000p-5f,
+    0x1.3c7f340000000p-7f,
+    0x1.5c88da0000000p-10f,
+};
+FG_COEFFICIENTS fg_f32 fg_far_gelu_tanh_grad_rate_f16[] = {
+    -0x1.26aece0000000p+1f,
+    -0x1.a5a7ce0000000p-4f,
+};
+FG_COEFFICIENTS fg_f32 fg_far_gelu_tanh_grad_inverse_f16[] = {
+    0x1.ffffe40000000p-1f,
+    -0x1.ffac0e0000000p+0f,
+    0x1.6f005e0000000p+1f,
+};
+FG_COEFFICIENTS fg_f32 fg_far_gelu_tanh_grad_slope_f16[] = {
+    0x1.98835e0000000p+0f,
+    0x1.b668be0000000p-3f,
+};
+FG_COEFFICIENTS fg_f32 fg_far_gelu_sigmoid_exp2_f16[] = {
+    0x1.ffffc40000000p-1f,
+    0x1.62e2f40000000p-1f,
+    0x1.ec06f20000000p-3f,
+    0x1.c8da1e0000000p-5f,
+    0x1.3a21220000000p-7f,
+};
+FG_COEFFICIENTS fg_f32 fg_far_gelu_sigmoid_rate_f16[] = {
+    -0x1.3a4cb80000000p+1f,
+};
+FG_COEFFICIENTS fg_f32 fg_far_gelu_sigmoid_inverse_f16[] = {
+    0x1.ffffd40000000p-1f,
+    -0x1.ffbb860000000p-1f,
+    0x1.fc5dfe0000000p-1f,
+};
+FG_COEFFICIENTS fg_f32 fg_far_gelu_sigmoid_grad_exp2_f16[] = {
     0x1.ffffe80000000p-1f,
     0x1.62e0dc0000000p-1f,
     0x1.ec06e20000000p-3f,
     0x1.ca15120000000p-5f,
     0x1.3997120000000p-7f,
 };
-FG_COEFFICIENTS fg_f32 fg_gelu_sigmoid_grad_rate_f16[] = {
+FG_COEFFICIENTS fg_f32 fg_far_gelu_sigmoid_grad_rate_f16[] = {
     -0x1.3a4cbe0000000p+1f,
 };
-FG_COEFFICIENTS fg_f32 fg_gelu_sigmoid_grad_inverse_f16[] = {
+FG_COEFFICIENTS fg_f32 fg_far_gelu_sigmoid_grad_inverse_f16[] = {
     0x1.0000000000000p+0f,
     -0x1.fffdb40000000p+0f,
     0x1.7cf98c0000000p+1f,
 };
-FG_COEFFICIENTS fg_f32 fg_gelu_sigmoid_grad_slope_f16[] = {
+FG_COEFFICIENTS fg_f32 fg_far_gelu_sigmoid_grad_slope_f16[] = {
     0x1.b3b6460000000p+0f,
 };
-FG_COEFFICIENTS fg_f32 fg_silu_exp2_f16[] = {
+FG_COEFFICIENTS fg_f32 fg_far_silu_exp2_f16[] = {
     0x1.0000020000000p+0f,
     0x1.62e4280000000p-1f,
     0x1.ebf9160000000p-3f,
@@ -701,43 +834,46 @@ FG_COEFFICIENTS fg_f32 fg_silu_exp2_f16[] = {
     0x1.3d0cce0000000p-7f,
     0x1.5c08320000000p-10f,
 };
-FG_COEFFICIENTS fg_f32 fg_silu_rate_f16[] = {
+FG_COEFFICIENTS fg_f32 fg_far_silu_rate_f16[] = {
     -0x1.7154760000000p+0f,
 };
-FG_COEFFICIENTS fg_f32 fg_silu_inverse_f16[] = {
+FG_COEFFICIENTS fg_f32 fg_far_silu_inverse_f16[] = {
     0x1.fffffa0000000p-1f,
     -0x1.ffe7e80000000p-1f,
     0x1.f237d60000000p-1f,
 };
-FG_COEFFICIENTS fg_f32 fg_silu_grad_exp2_f16[] = {
-    0x1.fffff40000000p-1f,
+FG_COEFFICIENTS fg_f32 fg_far_silu_grad_exp2_f16[] = {
+    0x1.0000020000000p+0f,
     0x1.62e3e40000000p-1f,
-    0x1.ebfa740000000p-3f,
-    0x1.c6c56c0000000p-5f,
-    0x1.3d1db40000000p-7f,
-    0x1.5c25b80000000p-10f,
+    0x1.ebf6160000000p-3f,
+    0x1.c6b2ea0000000p-5f,
+    0x1.3d283e0000000p-7f,
+    0x1.5c08c20000000p-10f,
 };
-FG_COEFFICIENTS fg_f32 fg_silu_grad_rate_f16[] = {
-    -0x1.7154700000000p+0f,
+FG_COEFFICIENTS fg_f32 fg_far_silu_grad_rate_f16[] = {
+    -0x1.7154740000000p+0f,
 };
-FG_COEFFICIENTS fg_f32 fg_silu_grad_inverse_f16[] = {
-    0x1.ffffee0000000p-1f,
-    -0x1.ffcec80000000p+0f,
-    0x1.726ec00000000p+1f,
+FG_COEFFICIENTS fg_f32 fg_far_silu_grad_inverse_f16[] = {
+    0x1.0000000000000p+0f,
+    -0x1.ffd00c0000000p+0f,
+    0x1.724c4e0000000p+1f,
 };
-FG_COEFFICIENTS fg_f32 fg_silu_grad_slope_f16[] = {
-    0x1.ffffc40000000p-1f,
+FG_COEFFICIENTS fg_f32 fg_far_silu_grad_slope_f16[] = {
+    0x1.ffffde0000000p-1f,
 };
 
-/* bf16 exp2, degree 4: error of the fit 2^-18.6 */
-/* bf16 gelu: error of the fit 2^-16.1 */
-/* bf16 gelu_grad: error of the fit 2^-17.0 */
-/* bf16 gelu_tanh_inverse: error of the fit 2^-16.8 */
-/* bf16 gelu_tanh_grad_inverse: error of the fit 2^-15.3 */
-/* bf16 gelu_sigmoid_inverse: error of the fit 2^-22.6 */
-/* bf16 gelu_sigmoid_grad_inverse: error of the fit 2^-21.1 */
-/* bf16 silu_inverse: error of the fit 2^-14.6 */
-/* bf16 silu_grad_inverse: error of the fit 2^-15.9 */
+/* bf16 exp2: error of the fit 2^-18.4 */
+/* bf16 gelu: error of the fit 2^-21.5 */
+/* bf16 gelu_grad: error of the fit 2^-20.3 */
+/* bf16 far_exp2, degree 4: error of the fit 2^-18.6 */
+/* bf16 far_gelu: error of the fit 2^-16.1 */
+/* bf16 far_gelu_grad: error of the fit 2^-17.0 */
+/* bf16 far_gelu_tanh_inverse: error of the fit 2^-16.8 */
+/* bf16 far_gelu_tanh_grad_inverse: error of the fit 2^-15.3 */
+/* bf16 far_gelu_sigmoid_inverse: error of the fit 2^-22.6 */
+/* bf16 far_gelu_sigmoid_grad_inverse: error of the fit 2^-21.1 */
+/* bf16 far_silu_inverse: error of the fit 2^-14.6 */
+/* bf16 far_silu_grad_inverse: error of the fit 2^-15.9 */
 enum { fg_deep_bf16 = 1 };
 enum { fg_gelu_far_bits_bf16 = 0x4080 };
 enum { fg_gelu_low_bits_bf16 = 0x4080 };
@@ -780,6 +916,7 @@ static const fg_f32 fg_zero_bf16 = 0x0.0p+0f;
 static const fg_f32 fg_minus_zero_bf16 = -0x0.0p+0f;
 static const fg_f32 fg_one_bf16 = 0x1.0000000000000p+0f;
 static const fg_f32 fg_minus_one_bf16 = -0x1.0000000000000p+0f;
+static const fg_f32 fg_four_bf16 = 0x1.0000000000000p+2f;
 static const fg_f32 fg_unit_bf16 = 0x1.0000000000000p-64f;
 static const fg_f32 fg_minus_unit_bf16 = -0x1.0000000000000p-64f;
 static const fg_f32 fg_least_bf16 = 0x1.0000000000000p-14f;
@@ -794,6 +931,8 @@ static const fg_f32 fg_unlift_bf16 = 0x1.0000000000000p-16f;
 static const fg_f32 fg_lifted_unit_bf16 = 0x1.0000000000000p-48f;
 static const fg_f32 fg_minus_lifted_unit_bf16 = -0x1.0000000000000p-48f;
 static const fg_f32 fg_overflow_bf16 = 0x1.0080400000000p+0f;
+static const fg_f32 fg_gelu_zero_hi_bf16 = 0x1.80ead20000000p-1f;
+static const fg_f32 fg_gelu_zero_lo_bf16 = -0x1.a03fd40000000p-27f;
 static const fg_f32 fg_gelu_limit_bf16 = 0x1.bc34ea0000000p+3f;
 static const fg_f32 fg_gelu_grad_limit_bf16 = 0x1.bc34ea0000000p+3f;
 static const fg_f32 fg_gelu_backward_limit_bf16 = 0x1.358c940000000p+4f;
@@ -1227,132 +1366,249 @@ static const fg_f32 fg_silu_grad_table_bf16[] = {
     0x1.0e7b2e0000000p-12f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_exp2_bf16[] = {
-    0x1.ffffe80000000p-1f,
-    0x1.62e0dc0000000p-1f,
-    0x1.ec06e20000000p-3f,
-    0x1.ca15120000000p-5f,
-    0x1.3997120000000p-7f,
+    0x1.0000000000000p+0f,
+    0x1.62e12e0000000p-1f,
+    0x1.ec039e0000000p-3f,
+    0x1.c9fc960000000p-5f,
+    0x1.39f9ea0000000p-7f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_rate_bf16[] = {
-    -0x1.7154760000000p-1f,
+    -0x1.7154740000000p-1f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_num_bf16[] = {
-    0x1.f5ca7a0000000p-3f,
-    0x1.3e680e0000000p-3f,
+    0x1.fffff40000000p-2f,
+    0x1.703f500000000p-2f,
+    0x1.e41e780000000p-4f,
+    0x1.1228840000000p-6f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_den_bf16[] = {
     0x1.0000000000000p+0f,
-    0x1.8f167e0000000p-2f,
+    0x1.8461b80000000p+0f,
+    0x1.e4dc280000000p-1f,
+    0x1.2f25260000000p-2f,
+    0x1.57a7bc0000000p-5f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_grad_exp2_bf16[] = {
-    0x1.0002080000000p+0f,
-    0x1.62e0dc0000000p-1f,
-    0x1.ec06e20000000p-3f,
-    0x1.ca15120000000p-5f,
-    0x1.3997120000000p-7f,
+    0x1.0000000000000p+0f,
+    0x1.62e12e0000000p-1f,
+    0x1.ec039e0000000p-3f,
+    0x1.c9fc960000000p-5f,
+    0x1.39f9ea0000000p-7f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_grad_rate_bf16[] = {
-    -0x1.71547e0000000p-1f,
+    -0x1.7154760000000p-1f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_grad_num_bf16[] = {
-    0x1.17ebea0000000p-4f,
-    -0x1.e024940000000p-2f,
+    0x1.54852c0000000p-1f,
+    0x1.44a5d20000000p-1f,
+    0x1.00a91a0000000p-2f,
+    0x1.42f6140000000p-5f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_grad_den_bf16[] = {
-    0x1.fffc000000000p-1f,
-    0x1.2ce3720000000p+0f,
+    0x1.0000000000000p+0f,
+    0x1.38127c0000000p+0f,
+    0x1.1b88a00000000p-1f,
+    0x1.94cb400000000p-4f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_tanh_exp2_bf16[] = {
-    0x1.ffffe80000000p-1f,
-    0x1.62e0dc0000000p-1f,
-    0x1.ec06e20000000p-3f,
-    0x1.ca15120000000p-5f,
-    0x1.3997120000000p-7f,
+    0x1.0000100000000p+0f,
+    0x1.62e12e0000000p-1f,
+    0x1.ec03560000000p-3f,
+    0x1.c9fcb20000000p-5f,
+    0x1.39f60a0000000p-7f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_tanh_rate_bf16[] = {
-    -0x1.26aec20000000p+1f,
-    -0x1.a5a7d00000000p-4f,
-};
-FG_COEFFICIENTS fg_f32 fg_gelu_tanh_inverse_bf16[] = {
-    0x1.fffeda0000000p-1f,
+    -0x1.26aef60000000p+1f,
+    -0x1.a5a7c00000000p-4f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_tanh_grad_exp2_bf16[] = {
-    0x1.ffffe80000000p-1f,
-    0x1.62e0dc0000000p-1f,
-    0x1.ec06e20000000p-3f,
-    0x1.ca15120000000p-5f,
-    0x1.3997120000000p-7f,
+    0x1.fffff80000000p-1f,
+    0x1.62e2a60000000p-1f,
+    0x1.ec02960000000p-3f,
+    0x1.c9fcd60000000p-5f,
+    0x1.39f62a0000000p-7f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_tanh_grad_rate_bf16[] = {
-    -0x1.26aec20000000p+1f,
-    -0x1.a5a7d00000000p-4f,
-};
-FG_COEFFICIENTS fg_f32 fg_gelu_tanh_grad_inverse_bf16[] = {
-    0x1.fffcdc0000000p-1f,
+    -0x1.26aea20000000p+1f,
+    -0x1.a5a7b00000000p-4f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_tanh_grad_slope_bf16[] = {
-    0x1.9884540000000p+0f,
-    0x1.b6676c0000000p-3f,
+    0x1.9884520000000p+0f,
+    0x1.b667ec0000000p-3f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_sigmoid_exp2_bf16[] = {
-    0x1.ffffe80000000p-1f,
-    0x1.62e0dc0000000p-1f,
-    0x1.ec06e20000000p-3f,
-    0x1.ca15120000000p-5f,
-    0x1.3997120000000p-7f,
+    0x1.ffffae0000000p-1f,
+    0x1.62e11a0000000p-1f,
+    0x1.ec10ae0000000p-3f,
+    0x1.c9cbf80000000p-5f,
+    0x1.39c8340000000p-7f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_sigmoid_rate_bf16[] = {
-    -0x1.3a4cbe0000000p+1f,
-};
-FG_COEFFICIENTS fg_f32 fg_gelu_sigmoid_inverse_bf16[] = {
-    0x1.fffffa0000000p-1f,
-    -0x1.ff6f520000000p-1f,
+    -0x1.3a4cbc0000000p+1f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_sigmoid_grad_exp2_bf16[] = {
-    0x1.ffffe80000000p-1f,
-    0x1.62e0dc0000000p-1f,
-    0x1.ec06e20000000p-3f,
-    0x1.ca15120000000p-5f,
-    0x1.3997120000000p-7f,
+    0x1.0000000000000p+0f,
+    0x1.62e12e0000000p-1f,
+    0x1.ec039e0000000p-3f,
+    0x1.c9fc960000000p-5f,
+    0x1.39f9ea0000000p-7f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_sigmoid_grad_rate_bf16[] = {
     -0x1.3a4cbe0000000p+1f,
-};
-FG_COEFFICIENTS fg_f32 fg_gelu_sigmoid_grad_inverse_bf16[] = {
-    0x1.fffff00000000p-1f,
-    -0x1.ff27080000000p+0f,
 };
 FG_COEFFICIENTS fg_f32 fg_gelu_sigmoid_grad_slope_bf16[] = {
     0x1.b3b6460000000p+0f,
 };
 FG_COEFFICIENTS fg_f32 fg_silu_exp2_bf16[] = {
-    0x1.0000400000000p+0f,
-    0x1.62e0bc0000000p-1f,
-    0x1.ebfebe0000000p-3f,
-    0x1.ca073a0000000p-5f,
-    0x1.3997c80000000p-7f,
+    0x1.0000020000000p+0f,
+    0x1.62e12e0000000p-1f,
+    0x1.ec06160000000p-3f,
+    0x1.c9fcb20000000p-5f,
+    0x1.39fa0a0000000p-7f,
 };
 FG_COEFFICIENTS fg_f32 fg_silu_rate_bf16[] = {
-    -0x1.71546e0000000p+0f,
-};
-FG_COEFFICIENTS fg_f32 fg_silu_inverse_bf16[] = {
-    0x1.fffeda0000000p-1f,
-    -0x1.f6c5380000000p-1f,
+    -0x1.71546c0000000p+0f,
 };
 FG_COEFFICIENTS fg_f32 fg_silu_grad_exp2_bf16[] = {
+    0x1.0000000000000p+0f,
+    0x1.62e32c0000000p-1f,
+    0x1.ec028e0000000p-3f,
+    0x1.ca04f00000000p-5f,
+    0x1.39f32a0000000p-7f,
+};
+FG_COEFFICIENTS fg_f32 fg_silu_grad_rate_bf16[] = {
+    -0x1.7154720000000p+0f,
+};
+FG_COEFFICIENTS fg_f32 fg_silu_grad_slope_bf16[] = {
+    0x1.0000100000000p+0f,
+};
+FG_COEFFICIENTS fg_f32 fg_far_gelu_exp2_bf16[] = {
     0x1.ffffe80000000p-1f,
     0x1.62e0dc0000000p-1f,
     0x1.ec06e20000000p-3f,
     0x1.ca15120000000p-5f,
     0x1.3997120000000p-7f,
 };
-FG_COEFFICIENTS fg_f32 fg_silu_grad_rate_bf16[] = {
+FG_COEFFICIENTS fg_f32 fg_far_gelu_rate_bf16[] = {
+    -0x1.7154760000000p-1f,
+};
+FG_COEFFICIENTS fg_f32 fg_far_gelu_num_bf16[] = {
+    0x1.f5ca7a0000000p-3f,
+    0x1.3e680e0000000p-3f,
+};
+FG_COEFFICIENTS fg_f32 fg_far_gelu_den_bf16[] = {
+    0x1.0000000000000p+0f,
+    0x1.8f167e0000000p-2f,
+};
+FG_COEFFICIENTS fg_f32 fg_far_gelu_grad_exp2_bf16[] = {
+    0x1.fffff00000000p-1f,
+    0x1.62e0d80000000p-1f,
+    0x1.ec066a0000000p-3f,
+    0x1.ca1d120000000p-5f,
+    0x1.3997120000000p-7f,
+};
+FG_COEFFICIENTS fg_f32 fg_far_gelu_grad_rate_bf16[] = {
+    -0x1.7154700000000p-1f,
+};
+FG_COEFFICIENTS fg_f32 fg_far_gelu_grad_num_bf16[] = {
+    0x1.17c22c0000000p-4f,
+    -0x1.e022e00000000p-2f,
+};
+FG_COEFFICIENTS fg_f32 fg_far_gelu_grad_den_bf16[] = {
+    0x1.fffd180000000p-1f,
+    0x1.2ce26a0000000p+0f,
+};
+FG_COEFFICIENTS fg_f32 fg_far_gelu_tanh_exp2_bf16[] = {
+    0x1.ffffe80000000p-1f,
+    0x1.62e0dc0000000p-1f,
+    0x1.ec06e20000000p-3f,
+    0x1.ca15120000000p-5f,
+    0x1.3997120000000p-7f,
+};
+FG_COEFFICIENTS fg_f32 fg_far_gelu_tanh_rate_bf16[] = {
+    -0x1.26aec20000000p+1f,
+    -0x1.a5a7d00000000p-4f,
+};
+FG_COEFFICIENTS fg_f32 fg_far_gelu_tanh_inverse_bf16[] = {
+    0x1.fffeda0000000p-1f,
+};
+FG_COEFFICIENTS fg_f32 fg_far_gelu_tanh_grad_exp2_bf16[] = {
+    0x1.ffffe80000000p-1f,
+    0x1.62e0dc0000000p-1f,
+    0x1.ec06e20000000p-3f,
+    0x1.ca15120000000p-5f,
+    0x1.3997120000000p-7f,
+};
+FG_COEFFICIENTS fg_f32 fg_far_gelu_tanh_grad_rate_bf16[] = {
+    -0x1.26aec20000000p+1f,
+    -0x1.a5a7d00000000p-4f,
+};
+FG_COEFFICIENTS fg_f32 fg_far_gelu_tanh_grad_inverse_bf16[] = {
+    0x1.fffcdc0000000p-1f,
+};
+FG_COEFFICIENTS fg_f32 fg_far_gelu_tanh_grad_slope_bf16[] = {
+    0x1.9884540000000p+0f,
+    0x1.b6676c0000000p-3f,
+};
+FG_COEFFICIENTS fg_f32 fg_far_gelu_sigmoid_exp2_bf16[] = {
+    0x1.ffffe80000000p-1f,
+    0x1.62e0dc0000000p-1f,
+    0x1.ec06e20000000p-3f,
+    0x1.ca15120000000p-5f,
+    0x1.3997120000000p-7f,
+};
+FG_COEFFICIENTS fg_f32 fg_far_gelu_sigmoid_rate_bf16[] = {
+    -0x1.3a4cbe0000000p+1f,
+};
+FG_COEFFICIENTS fg_f32 fg_far_gelu_sigmoid_inverse_bf16[] = {
+    0x1.fffffa0000000p-1f,
+    -0x1.ff6f520000000p-1f,
+};
+FG_COEFFICIENTS fg_f32 fg_far_gelu_sigmoid_grad_exp2_bf16[] = {
+    0x1.ffffe80000000p-1f,
+    0x1.62e0dc0000000p-1f,
+    0x1.ec06e20000000p-3f,
+    0x1.ca15120000000p-5f,
+    0x1.3997120000000p-7f,
+};
+FG_COEFFICIENTS fg_f32 fg_far_gelu_sigmoid_grad_rate_bf16[] = {
+    -0x1.3a4cbe0000000p+1f,
+};
+FG_COEFFICIENTS fg_f32 fg_far_gelu_sigmoid_grad_inverse_bf16[] = {
+    0x1.fffff00000000p-1f,
+    -0x1.ff27080000000p+0f,
+};
+FG_COEFFICIENTS fg_f32 fg_far_gelu_sigmoid_grad_slope_bf16[] = {
+    0x1.b3b6460000000p+0f,
+};
+FG_COEFFICIENTS fg_f32 fg_far_silu_exp2_bf16[] = {
+    0x1.00010a0000000p+0f,
+    0x1.62e21e0000000p-1f,
+    0x1.ec038c0000000p-3f,
+    0x1.ca1e500000000p-5f,
+    0x1.398b120000000p-7f,
+};
+FG_COEFFICIENTS fg_f32 fg_far_silu_rate_bf16[] = {
+    -0x1.71546e0000000p+0f,
+};
+FG_COEFFICIENTS fg_f32 fg_far_silu_inverse_bf16[] = {
+    0x1.fffc2c0000000p-1f,
+    -0x1.f6b1720000000p-1f,
+};
+FG_COEFFICIENTS fg_f32 fg_far_silu_grad_exp2_bf16[] = {
+    0x1.ffffe80000000p-1f,
+    0x1.62e0dc0000000p-1f,
+    0x1.ec06e20000000p-3f,
+    0x1.ca15120000000p-5f,
+    0x1.3997120000000p-7f,
+};
+FG_COEFFICIENTS fg_f32 fg_far_silu_grad_rate_bf16[] = {
     -0x1.7154760000000p+0f,
 };
-FG_COEFFICIENTS fg_f32 fg_silu_grad_inverse_bf16[] = {
+FG_COEFFICIENTS fg_f32 fg_far_silu_grad_inverse_bf16[] = {
     0x1.fffdc80000000p-1f,
     -0x1.fadce00000000p+0f,
 };
-FG_COEFFICIENTS fg_f32 fg_silu_grad_slope_bf16[] = {
+FG_COEFFICIENTS fg_f32 fg_far_silu_grad_slope_bf16[] = {
     0x1.0000000000000p+0f,
 };

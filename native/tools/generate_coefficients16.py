@@ -46,9 +46,9 @@ class Format:
     unit: 2^-unit is what small results are carried in multiples of, so that their powers of two
     are normal float32 numbers; least: what smaller |x| count as; result, product:
     -log2 of what rounds to zero, and of that with the largest dy; lift: log2 of what slopes are
-    made larger by, so that small ones are normal numbers too; low: from which |x| on the
-    formulas are to be right, where that is before the tables end; exp2, gelu, gelu_grad, inverse:
-    the degrees of the fits.
+    made larger by, so that small ones are normal numbers too; exp2, gelu, gelu_grad: the degrees of
+    the fits for every x; far: those of the far formulas (see far_away), and from which |x| on they
+    are to be right, where that is before the tables end (low).
     """
 
     def __init__(self, name, precision, emin, **options):
@@ -61,11 +61,14 @@ class Format:
         return max(1, mp.mpf(2) ** self.emin / abs(y)) if y else mp.mpf(1)
 
 
-def degrees(**forms):
-    """{function: degree} of (value, slope) of each form."""
-    return {
-        f"{form}{end}": d for form, pair in forms.items() for end, d in zip(("", "_grad"), pair)
-    }
+class Far:
+    """exp2: 4 where a function has none of its own; inverse: of the value and the slope of a form."""
+
+    def __init__(self, low, exp2, gelu, gelu_grad, inverse):
+        self.low, self.exp2, self.gelu, self.gelu_grad = low, exp2, gelu, gelu_grad
+        self.inverse = {}
+        for form, (value, slope) in inverse.items():
+            self.inverse |= {form: value, f"{form}_grad": slope}
 
 
 FORMATS = (
@@ -75,11 +78,16 @@ FORMATS = (
         least=mp.mpf(2) ** -20,
         product=45,
         lift=0,
-        low={"gelu": 2, "gelu_tanh": 2, "gelu_sigmoid": 3.25},
-        exp2={"silu": 5, "silu_grad": 5, "gelu_tanh_grad": 5},
-        gelu=(2, 2),
-        gelu_grad=(2, 2),
-        inverse=degrees(gelu_tanh=(2, 2), gelu_sigmoid=(1, 2), silu=(2, 2)),
+        exp2=5,
+        gelu=(3, 4),
+        gelu_grad=(3, 4),
+        far=Far(
+            low={"gelu": 2, "gelu_tanh": 2, "gelu_sigmoid": 3.25},
+            exp2={"silu": 5, "silu_grad": 5, "gelu_tanh_grad": 5},
+            gelu=(2, 2),
+            gelu_grad=(2, 2),
+            inverse={"gelu_tanh": (2, 2), "gelu_sigmoid": (2, 2), "silu": (2, 2)},
+        ),
     ),
     Format(
         *("bf16", 8, -126),
@@ -87,11 +95,16 @@ FORMATS = (
         least=mp.mpf(2) ** -14,
         product=267,
         lift=16,
-        low={},
-        exp2={},
-        gelu=(1, 1),
-        gelu_grad=(1, 1),
-        inverse=degrees(gelu_tanh=(0, 0), gelu_sigmoid=(1, 1), silu=(1, 1)),
+        exp2=4,
+        gelu=(3, 4),
+        gelu_grad=(3, 3),
+        far=Far(
+            low={},
+            exp2={},
+            gelu=(1, 1),
+            gelu_grad=(1, 1),
+            inverse={"gelu_tanh": (0, 0), "gelu_sigmoid": (1, 1), "silu": (1, 1)},
+        ),
     ),
 )
 
@@ -148,39 +161,95 @@ def best(*args):
     return min(found, key=lambda fit: fit.error)
 
 
+HALF = mp.mpf("0.5") + mp.mpf(2) ** -12
+GAUSS_RATE = -LOG2E / 2
+# the fits make good what the exponent loses by the rounding of its rate
+EXCESS = single(GAUSS_RATE) * mp.log(2) + mp.mpf("0.5")
+
+
+def everywhere(fmt, zero):
+    """The tables of the formulas for every x: name -> exact numbers; and the errors of the fits."""
+    # 2^f = 1 + f (...): right at 0, about which most inputs are
+    exp2 = remez(
+        lambda f: mp.expm1(f / LOG2E) / f if abs(f) > mp.mpf("1e-12") else 1 / LOG2E,
+        lambda f, y: mp.mpf(2) ** f / max(abs(f), mp.mpf("1e-3")),
+        -HALF,
+        HALF,
+        fmt.exp2 - 1,
+    )
+    errors = {"exp2": exp2.error}
+    powers = [mp.mpf(1), *exp2.num]
+    out = {}
+
+    def factor(t):
+        return mills(t) * mp.exp(-EXCESS * t * t)
+
+    def grad_factor(t):
+        """slope(-t) = 2^(c t^2) (zero - t) grad_factor(t)"""
+        d = zero["gelu"] - t
+        if abs(d) < mp.mpf("1e-15"):
+            d = mp.mpf("1e-15")
+        t = zero["gelu"] - d
+        return (mills(t) - t / mp.sqrt(2 * mp.pi)) / d * mp.exp(-EXCESS * t * t)
+
+    def gauss(t):
+        return mp.exp(-t * t / 2)
+
+    value = best(
+        factor,
+        lambda t, y: y * fmt.tolerance(t * y * gauss(t)),
+        0,
+        limit("gelu", fmt.result),
+        *fmt.gelu,
+    )
+    slope = best(
+        grad_factor,
+        lambda t, y: y * fmt.tolerance((zero["gelu"] - t) * y * gauss(t)) if t < 2 else y,
+        0,
+        limit("gelu", fmt.product),
+        *fmt.gelu_grad,
+    )
+    for function, fit in (("gelu", value), ("gelu_grad", slope)):
+        errors[function] = fit.error
+        out[f"{function}_exp2"] = powers
+        out[f"{function}_rate"] = [GAUSS_RATE]
+        out[f"{function}_num"], out[f"{function}_den"] = fit.num, fit.den
+    for form, (a, b) in RATES.items():
+        for function in (form, f"{form}_grad"):
+            out[f"{function}_exp2"] = powers
+            out[f"{function}_rate"] = [-a * LOG2E] + ([-b * LOG2E] if b else [])
+        out[f"{form}_grad_slope"] = [a] + ([3 * b] if b else [])
+    return out, errors
+
+
 def low_end(fmt, name, near_way):
     """The least |x| that the formulas are for."""
-    return fmt.low.get(name.removesuffix("_grad"), near_way[f"{name}_{fmt.name}"]["far"])
+    return fmt.far.low.get(name.removesuffix("_grad"), near_way[f"{name}_{fmt.name}"]["far"])
 
 
-def tables(fmt, near_way):
-    """Every table of a format: name -> exact numbers; and the errors of the fits."""
-    half = mp.mpf("0.5") + mp.mpf(2) ** -12
-    errors, out = {}, {}
-    powers = {}
-    for degree in {4, *fmt.exp2.values()}:
-        fit = remez(lambda f: mp.mpf(2) ** f, lambda _, y: y, -half, half, degree)
+def far_away(fmt, near_way):
+    """The same of the far formulas."""
+    far, errors, out, powers = fmt.far, {}, {}, {}
+    for degree in sorted({4, *far.exp2.values()}):
+        fit = remez(lambda f: mp.mpf(2) ** f, lambda _, y: y, -HALF, HALF, degree)
         errors[f"exp2, degree {degree}"], powers[degree] = fit.error, fit.num
-    rate = -LOG2E / 2
-    # the fits make good what the exponent loses by the rounding of its rate
-    excess = single(rate) * mp.log(2) + mp.mpf("0.5")
 
     def low(name):
         return mp.mpf(low_end(fmt, name, near_way))
 
     def factor(u):
-        """value(-t) = 2^(rate u) factor(u), u = t^2"""
+        """value(-t) = 2^(c u) factor(u), u = t^2"""
         t = mp.sqrt(u)
-        return t * mills(t) * mp.exp(-excess * u)
+        return t * mills(t) * mp.exp(-EXCESS * u)
 
     def grad_factor(u):
-        """slope(-t) = 2^(rate u) t grad_factor(u)"""
+        """slope(-t) = 2^(c u) t grad_factor(u)"""
         t = mp.sqrt(u)
-        return (mills(t) / t - 1 / mp.sqrt(2 * mp.pi)) * mp.exp(-excess * u)
+        return (mills(t) / t - 1 / mp.sqrt(2 * mp.pi)) * mp.exp(-EXCESS * u)
 
     for name, function, end, degrees in (
-        ("gelu", factor, fmt.result, fmt.gelu),
-        ("gelu_grad", grad_factor, fmt.product, fmt.gelu_grad),
+        ("gelu", factor, fmt.result, far.gelu),
+        ("gelu_grad", grad_factor, fmt.product, far.gelu_grad),
     ):
         fit = best(
             function,
@@ -193,7 +262,7 @@ def tables(fmt, near_way):
         )
         errors[name] = fit.error
         out[f"{name}_exp2"] = powers[4]
-        out[f"{name}_rate"] = [rate]
+        out[f"{name}_rate"] = [GAUSS_RATE]
         out[f"{name}_num"], out[f"{name}_den"] = fit.num, fit.den
     for form, (a, b) in RATES.items():
         for name, power in ((form, 1), (f"{form}_grad", 2)):
@@ -203,10 +272,10 @@ def tables(fmt, near_way):
                 lambda _, y: y,
                 0,
                 mp.exp(-t * (a + b * t * t)),
-                fmt.inverse[name],
+                far.inverse[name],
             )
             errors[f"{name}_inverse"] = inverse.error
-            out[f"{name}_exp2"] = powers[fmt.exp2.get(name, 4)]
+            out[f"{name}_exp2"] = powers[far.exp2.get(name, 4)]
             out[f"{name}_rate"] = [-a * LOG2E] + ([-b * LOG2E] if b else [])
             out[f"{name}_inverse"] = inverse.num
         out[f"{form}_grad_slope"] = [a] + ([3 * b] if b else [])
@@ -226,7 +295,7 @@ def far_end(fmt, form, name):
 def constants(fmt, near_way):
     shifter = mp.mpf(3) * 2**22  # the low bits of k = n + shifter are those of n
     unit = mp.mpf(2) ** -fmt.unit
-    c = {"zero": 0, "minus_zero": "-0.0", "one": 1, "minus_one": -1}
+    c = {"zero": 0, "minus_zero": "-0.0", "one": 1, "minus_one": -1, "four": 4}
     c.update(unit=unit, minus_unit=-unit, least=fmt.least)
     c.update(shifter=shifter, unit_shifter=shifter + fmt.unit)
     c.update(split=shifter - 100, split_twice=shifter - 200, split_thrice=shifter - 300)
@@ -240,6 +309,8 @@ def constants(fmt, near_way):
         float_top = mp.mpf(2) ** 128 * (1 - mp.mpf(2) ** -25)
         c["overflow"] = single(float_top / top * (1 + mp.mpf(2) ** -25))
         assert top * c["overflow"] >= float_top > top * (1 - mp.mpf(2) ** -24) * c["overflow"]
+    high = single(zeros()["gelu"])
+    c["gelu_zero_hi"], c["gelu_zero_lo"] = high, zeros()["gelu"] - high
     for form in ("gelu", *RATES):
         c[f"{form}_limit"] = limit(form, fmt.result)
         c[f"{form}_grad_limit"] = limit(form, fmt.product if fmt.unit == 0 else fmt.result)
@@ -297,7 +368,9 @@ def render(places, near_way):
         '"""',
     ]
     for fmt in FORMATS:
-        table, errors = tables(fmt, near_way)
+        table, errors = everywhere(fmt, zeros())
+        for known, found in zip((table, errors), far_away(fmt, near_way)):
+            known.update({f"far_{name}": value for name, value in found.items()})
         suffix = fmt.name.upper()
         lines.append("")
         for name, error in errors.items():

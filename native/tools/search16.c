@@ -21,7 +21,13 @@
 
 #include "reference16.h"
 
-enum { INPUTS = 1 << 16, MOST_TABLES = 5, MOST_MOVES = 100000, STARTS = 5 };
+enum {
+    INPUTS = 1 << 16,
+    MOST_TABLES = 5,
+    MOST_MOVES = 100000,
+    STARTS = 5,
+    REACH = 12 /* a move is by at most 2^(REACH - 1) places */
+};
 
 typedef struct table {
     const char *name;
@@ -32,42 +38,35 @@ typedef struct table {
 
 typedef struct job {
     const char *function;
-    int format, reach; /* a move is by at most 2^(reach - 1) places */
-    int low, end;      /* the bits of the least and the greatest |x| looked at */
+    int format;
+    int low, end; /* the bits of the least and the greatest |x| looked at */
     void (*loop)(size_t n, const uint16_t *x, uint16_t *y);
     void (*unrounded)(size_t n, const uint16_t *x, float *y); /* of slopes */
     table tables[MOST_TABLES];
 } job;
 
-/* Of the formulas; nearer inputs than those they are for are not looked at. */
-#define FORMULA(name, dtype)                                                       \
-    static void formula_##name##_##dtype(size_t n, const uint16_t *x, uint16_t *y) \
-    {                                                                              \
-        for (size_t i = 0; i < n; i += FG_LANES_f32)                               \
-            v_store_##dtype(y + i, name##_##dtype(v_load_##dtype(x + i), -1));     \
+/* The two formulas of a function; of slopes also unrounded, as backward multiplies those of the far
+ * one. */
+#define FORMULA(way, near, name, dtype)                                                   \
+    static void search_##way##_##name##_##dtype(size_t n, const uint16_t *x, uint16_t *y) \
+    {                                                                                     \
+        for (size_t i = 0; i < n; i += FG_LANES_f32)                                      \
+            v_store_##dtype(y + i, name##_##dtype(v_load_##dtype(x + i), near));          \
     }
-#define ALL_FORMULAS(dtype)        \
-    FORMULA(gelu, dtype)           \
-    FORMULA(gelu_grad, dtype)      \
-    FORMULA(gelu_tanh, dtype)      \
-    FORMULA(gelu_tanh_grad, dtype) \
-    FORMULA(gelu_sigmoid, dtype)   \
-    FORMULA(gelu_sigmoid_grad, dtype) FORMULA(silu, dtype) FORMULA(silu_grad, dtype)
-ALL_FORMULAS(f16)
-ALL_FORMULAS(bf16)
-
-/* The slope as backward multiplies it. */
+#define FORMULAS(name, dtype) FORMULA(everywhere, 0, name, dtype) FORMULA(far, -1, name, dtype)
 #define UNROUNDED(name, dtype)                                                    \
     static void unrounded_##name##_##dtype(size_t n, const uint16_t *x, float *y) \
     {                                                                             \
         for (size_t i = 0; i < n; i += FG_LANES_f32)                              \
             v_store_f32(y + i, name##_##dtype(v_load_##dtype(x + i), -1));        \
     }
-#define ALL_UNROUNDED(dtype)    \
-    UNROUNDED(gelu_grad, dtype) \
-    UNROUNDED(gelu_tanh_grad, dtype) UNROUNDED(gelu_sigmoid_grad, dtype) UNROUNDED(silu_grad, dtype)
-ALL_UNROUNDED(f16)
-ALL_UNROUNDED(bf16)
+#define ALL_OF(form, dtype) \
+    FORMULAS(form, dtype) FORMULAS(form##_grad, dtype) UNROUNDED(form##_grad, dtype)
+#define ALL(dtype)      \
+    ALL_OF(gelu, dtype) \
+    ALL_OF(gelu_tanh, dtype) ALL_OF(gelu_sigmoid, dtype) ALL_OF(silu, dtype)
+ALL(f16)
+ALL(bf16)
 
 #define TABLE(name, dtype)                                                    \
     {                                                                         \
@@ -76,40 +75,42 @@ ALL_UNROUNDED(bf16)
             0                                                                 \
         }                                                                     \
     }
-#define GELU(name, dtype, format, reach, unrounded)                                         \
-    {                                                                                       \
-#name, format, reach, fg_##name##_low_bits_##dtype, fg_##name##_end_bits_##dtype,   \
-            formula_##name##_##dtype, unrounded,                                            \
-        {                                                                                   \
-            TABLE(name##_exp2, dtype), TABLE(name##_rate, dtype), TABLE(name##_num, dtype), \
-                TABLE(name##_den, dtype)                                                    \
-        }                                                                                   \
+#define EVERYWHERE(name, dtype, format, ...)                                \
+    {                                                                       \
+#name, format, 0, 0x7fff, search_everywhere_##name##_##dtype, NULL, \
+        {                                                                   \
+            __VA_ARGS__                                                     \
+        }                                                                   \
     }
-#define VALUE(name, dtype, format, reach)                                                      \
-    {                                                                                          \
-#name, format, reach, fg_##name##_low_bits_##dtype, fg_##name##_end_bits_##dtype,      \
-            formula_##name##_##dtype, NULL,                                                    \
-        {                                                                                      \
-            TABLE(name##_exp2, dtype), TABLE(name##_rate, dtype), TABLE(name##_inverse, dtype) \
-        }                                                                                      \
+#define FAR(name, dtype, format, unrounded, ...)                                   \
+    {                                                                              \
+#name, format, fg_##name##_low_bits_##dtype, fg_##name##_end_bits_##dtype, \
+            search_far_##name##_##dtype, unrounded,                                \
+        {                                                                          \
+            __VA_ARGS__                                                            \
+        }                                                                          \
     }
-#define SLOPE(name, dtype, format, reach)                                                     \
-    {                                                                                         \
-#name, format, reach, fg_##name##_low_bits_##dtype, fg_##name##_end_bits_##dtype,     \
-            formula_##name##_##dtype, unrounded_##name##_##dtype,                             \
-        {                                                                                     \
-            TABLE(name##_exp2, dtype), TABLE(name##_rate, dtype), TABLE(name##_slope, dtype), \
-                TABLE(name##_inverse, dtype)                                                  \
-        }                                                                                     \
-    }
-#define JOBS(dtype, format, reach)                                                                 \
-    GELU(gelu, dtype, format, reach, NULL),                                                        \
-        GELU(gelu_grad, dtype, format, reach, unrounded_gelu_grad_##dtype),                        \
-        VALUE(gelu_tanh, dtype, format, reach), SLOPE(gelu_tanh_grad, dtype, format, reach),       \
-        VALUE(gelu_sigmoid, dtype, format, reach), SLOPE(gelu_sigmoid_grad, dtype, format, reach), \
-        VALUE(silu, dtype, format, reach), SLOPE(silu_grad, dtype, format, reach)
+#define EXPONENTIAL(name, dtype) TABLE(name##_exp2, dtype), TABLE(name##_rate, dtype)
+#define RATIO(name, dtype) \
+    EXPONENTIAL(name, dtype), TABLE(name##_num, dtype), TABLE(name##_den, dtype)
+#define SLOPE(name, dtype) EXPONENTIAL(name, dtype), TABLE(name##_slope, dtype)
+#define GELU(dtype, format)                                            \
+    EVERYWHERE(gelu, dtype, format, RATIO(gelu, dtype)),               \
+        FAR(gelu, dtype, format, NULL, RATIO(far_gelu, dtype)),        \
+        EVERYWHERE(gelu_grad, dtype, format, RATIO(gelu_grad, dtype)), \
+        FAR(gelu_grad, dtype, format, unrounded_gelu_grad_##dtype, RATIO(far_gelu_grad, dtype))
+#define SIGMOID(form, dtype, format)                                       \
+    EVERYWHERE(form, dtype, format, EXPONENTIAL(form, dtype)),             \
+        FAR(form, dtype, format, NULL, EXPONENTIAL(far_##form, dtype),     \
+            TABLE(far_##form##_inverse, dtype)),                           \
+        EVERYWHERE(form##_grad, dtype, format, SLOPE(form##_grad, dtype)), \
+        FAR(form##_grad, dtype, format, unrounded_##form##_grad_##dtype,   \
+            SLOPE(far_##form##_grad, dtype), TABLE(far_##form##_grad_inverse, dtype))
+#define JOBS(dtype, format)                                                                       \
+    GELU(dtype, format), SIGMOID(gelu_tanh, dtype, format), SIGMOID(gelu_sigmoid, dtype, format), \
+        SIGMOID(silu, dtype, format)
 
-static job jobs[] = {JOBS(f16, 0, 12), JOBS(bf16, 1, 12)};
+static job jobs[] = {JOBS(f16, 0), JOBS(bf16, 1)};
 
 static uint16_t inputs[INPUTS], wanted[INPUTS], results[INPUTS];
 static double exact[INPUTS];
@@ -160,14 +161,14 @@ static int search(job *j)
     for (int i = 0; i < INPUTS; i++) {
         inputs[i] = (uint16_t)i;
         const double x = decode16(format, inputs[i]);
-        if (isnan(x) || (i & 0x7fff) < j->low || (i & 0x7fff) > j->end) /* NaN: its bits are free */
+        if (isnan(x) || (i & 0x7fff) < j->low || (i & 0x7fff) > j->end)
             inputs[i] = (uint16_t)j->low;
         exact[i] = reference16(j->function, decode16(format, inputs[i]));
         wanted[i] = encode16(format, exact[i]);
     }
     const int first = wrong(j);
     int best = first;
-    fprintf(stderr, "%s %s: %d", format->name, j->function, best);
+    fprintf(stderr, "%s %s from %#x: %d", format->name, j->function, (unsigned)j->low, best);
     while (best && moves++ < STARTS * MOST_MOVES) {
         if (moves % MOST_MOVES == 0) { /* no way out of here: from the start again */
             for (int k = 0; k < tables; k++)
@@ -180,7 +181,7 @@ static int search(job *j)
         for (int m = 0; m < n; m++) {
             table *t = &j->tables[who[m] = (int)random_below((unsigned)tables)];
             which[m] = (int)random_below((unsigned)t->count);
-            by[m] = 1 << random_below((unsigned)j->reach);
+            by[m] = 1 << random_below(REACH);
             by[m] = random_below(2) ? by[m] : -by[m];
             move(t, which[m], by[m]);
         }
@@ -202,7 +203,7 @@ int main(void)
     const int count = (int)(sizeof jobs / sizeof jobs[0]);
     int found = 1;
     for (int i = 0; i < count; i++) {
-        state = 1;
+        state = 2;
         found &= search(&jobs[i]);
     }
     printf("{\n");
