@@ -561,134 +561,134 @@ GELU_DEN_F16 = (
     float.fromhex("0x1.f8a9aa0000000p-6"),
 )
 GELU_GRAD_EXP2_F16 = (
-    float.fromhex("0x1.0000020000000p+0"),
-    float.fromhex("0x1.62e4220000000p-1"),
-    float.fromhex("0x1.ebf6340000000p-3"),
-    float.fromhex("0x1.c6c8240000000p-5"),
-    float.fromhex("0x1.3e3dd60000000p-7"),
-    float.fromhex("0x1.5bb49c0000000p-10"),
+    float.fromhex("0x1.fffff80000000p-1"),
+    float.fromhex("0x1.62e41c0000000p-1"),
+    float.fromhex("0x1.ebf8340000000p-3"),
+    float.fromhex("0x1.c699d20000000p-5"),
+    float.fromhex("0x1.3c9d500000000p-7"),
+    float.fromhex("0x1.5b9f080000000p-10"),
 )
-GELU_GRAD_RATE_F16 = (float.fromhex("-0x1.71546a0000000p-1"),)
+GELU_GRAD_RATE_F16 = (float.fromhex("-0x1.7154840000000p-1"),)
 GELU_GRAD_NUM_F16 = (
-    float.fromhex("0x1.5485140000000p-1"),
-    float.fromhex("0x1.29a9d60000000p-1"),
-    float.fromhex("0x1.b4ef3a0000000p-3"),
-    float.fromhex("0x1.eefade0000000p-6"),
+    float.fromhex("0x1.54851c0000000p-1"),
+    float.fromhex("0x1.29a9e00000000p-1"),
+    float.fromhex("0x1.b4edca0000000p-3"),
+    float.fromhex("0x1.ef029e0000000p-6"),
 )
 GELU_GRAD_DEN_F16 = (
     float.fromhex("0x1.fffff80000000p-1"),
-    float.fromhex("0x1.23c7720000000p+0"),
-    float.fromhex("0x1.e83cf80000000p-2"),
-    float.fromhex("0x1.367ec20000000p-4"),
-    float.fromhex("-0x1.34f3fa0000000p-19"),
+    float.fromhex("0x1.23c75e0000000p+0"),
+    float.fromhex("0x1.e83d280000000p-2"),
+    float.fromhex("0x1.367e960000000p-4"),
+    float.fromhex("-0x1.361fda0000000p-19"),
 )
 GELU_TANH_EXP2_F16 = (
     float.fromhex("0x1.0000020000000p+0"),
-    float.fromhex("0x1.62e4160000000p-1"),
-    float.fromhex("0x1.ebf95a0000000p-3"),
-    float.fromhex("0x1.c6bdf20000000p-5"),
-    float.fromhex("0x1.3cc7700000000p-7"),
-    float.fromhex("0x1.5be4280000000p-10"),
+    float.fromhex("0x1.62e4280000000p-1"),
+    float.fromhex("0x1.ebf8e80000000p-3"),
+    float.fromhex("0x1.c6b8de0000000p-5"),
+    float.fromhex("0x1.3cf5520000000p-7"),
+    float.fromhex("0x1.5ba99a0000000p-10"),
 )
 GELU_TANH_RATE_F16 = (
-    float.fromhex("-0x1.26aec20000000p+1"),
-    float.fromhex("-0x1.a5a7ca0000000p-4"),
+    float.fromhex("-0x1.26aec40000000p+1"),
+    float.fromhex("-0x1.a5a7c80000000p-4"),
 )
 GELU_TANH_GRAD_EXP2_F16 = (
     float.fromhex("0x1.0000000000000p+0"),
-    float.fromhex("0x1.62e4380000000p-1"),
-    float.fromhex("0x1.ebf9e60000000p-3"),
-    float.fromhex("0x1.c6ae6a0000000p-5"),
-    float.fromhex("0x1.3ceb960000000p-7"),
-    float.fromhex("0x1.5bb6fc0000000p-10"),
+    float.fromhex("0x1.62e42a0000000p-1"),
+    float.fromhex("0x1.ebf9ba0000000p-3"),
+    float.fromhex("0x1.c6b6a60000000p-5"),
+    float.fromhex("0x1.3ce7fe0000000p-7"),
+    float.fromhex("0x1.5bb9fe0000000p-10"),
 )
 GELU_TANH_GRAD_RATE_F16 = (
     float.fromhex("-0x1.26aec20000000p+1"),
-    float.fromhex("-0x1.a5a7d40000000p-4"),
+    float.fromhex("-0x1.a5a7d00000000p-4"),
 )
 GELU_TANH_GRAD_SLOPE_F16 = (
-    float.fromhex("0x1.9884520000000p+0"),
-    float.fromhex("0x1.b6677e0000000p-3"),
+    float.fromhex("0x1.9884540000000p+0"),
+    float.fromhex("0x1.b667640000000p-3"),
 )
 GELU_SIGMOID_EXP2_F16 = (
-    float.fromhex("0x1.fffffe0000000p-1"),
-    float.fromhex("0x1.62e4060000000p-1"),
-    float.fromhex("0x1.ebfae60000000p-3"),
-    float.fromhex("0x1.c6ca720000000p-5"),
-    float.fromhex("0x1.3d05fc0000000p-7"),
-    float.fromhex("0x1.5c07ea0000000p-10"),
+    float.fromhex("0x1.0000000000000p+0"),
+    float.fromhex("0x1.62e4160000000p-1"),
+    float.fromhex("0x1.ebfaf00000000p-3"),
+    float.fromhex("0x1.c6c1dc0000000p-5"),
+    float.fromhex("0x1.3cd4a80000000p-7"),
+    float.fromhex("0x1.5c19780000000p-10"),
 )
 GELU_SIGMOID_RATE_F16 = (float.fromhex("-0x1.3a4cbe0000000p+1"),)
 GELU_SIGMOID_GRAD_EXP2_F16 = (
     float.fromhex("0x1.0000000000000p+0"),
-    float.fromhex("0x1.62e43e0000000p-1"),
-    float.fromhex("0x1.ebf9fc0000000p-3"),
-    float.fromhex("0x1.c6b9860000000p-5"),
-    float.fromhex("0x1.3cffc00000000p-7"),
-    float.fromhex("0x1.5c13e60000000p-10"),
+    float.fromhex("0x1.62e45a0000000p-1"),
+    float.fromhex("0x1.ebfad60000000p-3"),
+    float.fromhex("0x1.c6ac6a0000000p-5"),
+    float.fromhex("0x1.3ce8180000000p-7"),
+    float.fromhex("0x1.5bb87c0000000p-10"),
 )
 GELU_SIGMOID_GRAD_RATE_F16 = (float.fromhex("-0x1.3a4cbe0000000p+1"),)
 GELU_SIGMOID_GRAD_SLOPE_F16 = (float.fromhex("0x1.b3b6460000000p+0"),)
 SILU_EXP2_F16 = (
     float.fromhex("0x1.0000000000000p+0"),
-    float.fromhex("0x1.62e42a0000000p-1"),
-    float.fromhex("0x1.ebf8da0000000p-3"),
-    float.fromhex("0x1.c6b6660000000p-5"),
-    float.fromhex("0x1.3ceb000000000p-7"),
-    float.fromhex("0x1.5bb9c60000000p-10"),
+    float.fromhex("0x1.62e3a80000000p-1"),
+    float.fromhex("0x1.ebfac00000000p-3"),
+    float.fromhex("0x1.c6e84e0000000p-5"),
+    float.fromhex("0x1.3d29b00000000p-7"),
+    float.fromhex("0x1.5c17a80000000p-10"),
 )
 SILU_RATE_F16 = (float.fromhex("-0x1.7154760000000p+0"),)
 SILU_GRAD_EXP2_F16 = (
-    float.fromhex("0x1.0000040000000p+0"),
-    float.fromhex("0x1.62e4500000000p-1"),
-    float.fromhex("0x1.ebf6200000000p-3"),
-    float.fromhex("0x1.c69ac20000000p-5"),
-    float.fromhex("0x1.3d92b80000000p-7"),
-    float.fromhex("0x1.5c3aa60000000p-10"),
+    float.fromhex("0x1.0000060000000p+0"),
+    float.fromhex("0x1.62e4360000000p-1"),
+    float.fromhex("0x1.ebf5540000000p-3"),
+    float.fromhex("0x1.c6ab960000000p-5"),
+    float.fromhex("0x1.3db68a0000000p-7"),
+    float.fromhex("0x1.5c96940000000p-10"),
 )
 SILU_GRAD_RATE_F16 = (float.fromhex("-0x1.7154760000000p+0"),)
 SILU_GRAD_SLOPE_F16 = (float.fromhex("0x1.0000020000000p+0"),)
 FAR_GELU_EXP2_F16 = (
-    float.fromhex("0x1.ffffec0000000p-1"),
-    float.fromhex("0x1.62e1ee0000000p-1"),
-    float.fromhex("0x1.ec0f700000000p-3"),
-    float.fromhex("0x1.c9b21c0000000p-5"),
-    float.fromhex("0x1.398e5a0000000p-7"),
+    float.fromhex("0x1.ffffe80000000p-1"),
+    float.fromhex("0x1.62e0fc0000000p-1"),
+    float.fromhex("0x1.ec07220000000p-3"),
+    float.fromhex("0x1.ca15b40000000p-5"),
+    float.fromhex("0x1.399d620000000p-7"),
 )
-FAR_GELU_RATE_F16 = (float.fromhex("-0x1.7154980000000p-1"),)
+FAR_GELU_RATE_F16 = (float.fromhex("-0x1.7154780000000p-1"),)
 FAR_GELU_NUM_F16 = (
-    float.fromhex("0x1.302f140000000p-3"),
-    float.fromhex("0x1.b20cf60000000p-2"),
-    float.fromhex("0x1.83dfc40000000p-4"),
+    float.fromhex("0x1.3316c00000000p-3"),
+    float.fromhex("0x1.ac12980000000p-2"),
+    float.fromhex("0x1.7832540000000p-4"),
 )
 FAR_GELU_DEN_F16 = (
-    float.fromhex("0x1.0003680000000p+0"),
-    float.fromhex("0x1.4c5c600000000p+0"),
-    float.fromhex("0x1.e62d480000000p-3"),
+    float.fromhex("0x1.0001ec0000000p+0"),
+    float.fromhex("0x1.46d2280000000p+0"),
+    float.fromhex("0x1.d78af60000000p-3"),
 )
 FAR_GELU_GRAD_EXP2_F16 = (
-    float.fromhex("0x1.0000ac0000000p+0"),
-    float.fromhex("0x1.62e17e0000000p-1"),
-    float.fromhex("0x1.ec01180000000p-3"),
-    float.fromhex("0x1.ca0a000000000p-5"),
-    float.fromhex("0x1.39ab3c0000000p-7"),
+    float.fromhex("0x1.ffffe80000000p-1"),
+    float.fromhex("0x1.62dfec0000000p-1"),
+    float.fromhex("0x1.ec03620000000p-3"),
+    float.fromhex("0x1.ca14520000000p-5"),
+    float.fromhex("0x1.399f120000000p-7"),
 )
-FAR_GELU_GRAD_RATE_F16 = (float.fromhex("-0x1.7154720000000p-1"),)
+FAR_GELU_GRAD_RATE_F16 = (float.fromhex("-0x1.7154760000000p-1"),)
 FAR_GELU_GRAD_NUM_F16 = (
-    float.fromhex("0x1.5ca5d20000000p-1"),
-    float.fromhex("-0x1.1119660000000p+0"),
-    float.fromhex("-0x1.c9d1c00000000p-2"),
+    float.fromhex("0x1.3ec9400000000p-1"),
+    float.fromhex("-0x1.0361780000000p+0"),
+    float.fromhex("-0x1.8e645e0000000p-2"),
 )
 FAR_GELU_GRAD_DEN_F16 = (
-    float.fromhex("0x1.ffd1280000000p-1"),
-    float.fromhex("0x1.e59ab80000000p+1"),
-    float.fromhex("0x1.1ee6da0000000p+0"),
+    float.fromhex("0x1.00055a0000000p+0"),
+    float.fromhex("0x1.c1d6140000000p+1"),
+    float.fromhex("0x1.f3506e0000000p-1"),
 )
 FAR_GELU_TANH_EXP2_F16 = (
     float.fromhex("0x1.ffff860000000p-1"),
     float.fromhex("0x1.62e0800000000p-1"),
-    float.fromhex("0x1.ec0d560000000p-3"),
-    float.fromhex("0x1.ca09260000000p-5"),
+    float.fromhex("0x1.ec0d5a0000000p-3"),
+    float.fromhex("0x1.ca092a0000000p-5"),
     float.fromhex("0x1.39a4c60000000p-7"),
 )
 FAR_GELU_TANH_RATE_F16 = (
@@ -702,37 +702,36 @@ FAR_GELU_TANH_INVERSE_F16 = (
 )
 FAR_GELU_TANH_GRAD_EXP2_F16 = (
     float.fromhex("0x1.ffffe80000000p-1"),
-    float.fromhex("0x1.62e3c80000000p-1"),
-    float.fromhex("0x1.ebf9de0000000p-3"),
-    float.fromhex("0x1.c6c8360000000p-5"),
-    float.fromhex("0x1.3c7f340000000p-7"),
-    float.fromhex("0x1.5c88da0000000p-10"),
+    float.fromhex("0x1.62e0e00000000p-1"),
+    float.fromhex("0x1.ec05a20000000p-3"),
+    float.fromhex("0x1.ca02c20000000p-5"),
+    float.fromhex("0x1.399d320000000p-7"),
 )
 FAR_GELU_TANH_GRAD_RATE_F16 = (
-    float.fromhex("-0x1.26aece0000000p+1"),
-    float.fromhex("-0x1.a5a7ce0000000p-4"),
+    float.fromhex("-0x1.26aec20000000p+1"),
+    float.fromhex("-0x1.a5a7d00000000p-4"),
 )
 FAR_GELU_TANH_GRAD_INVERSE_F16 = (
-    float.fromhex("0x1.ffffe40000000p-1"),
-    float.fromhex("-0x1.ffac0e0000000p+0"),
-    float.fromhex("0x1.6f005e0000000p+1"),
+    float.fromhex("0x1.ffffe60000000p-1"),
+    float.fromhex("-0x1.ffdd0e0000000p+0"),
+    float.fromhex("0x1.734b880000000p+1"),
 )
 FAR_GELU_TANH_GRAD_SLOPE_F16 = (
-    float.fromhex("0x1.98835e0000000p+0"),
-    float.fromhex("0x1.b668be0000000p-3"),
+    float.fromhex("0x1.98842a0000000p+0"),
+    float.fromhex("0x1.b667c80000000p-3"),
 )
 FAR_GELU_SIGMOID_EXP2_F16 = (
     float.fromhex("0x1.ffffc40000000p-1"),
-    float.fromhex("0x1.62e2f40000000p-1"),
-    float.fromhex("0x1.ec06f20000000p-3"),
-    float.fromhex("0x1.c8da1e0000000p-5"),
-    float.fromhex("0x1.3a21220000000p-7"),
+    float.fromhex("0x1.62e3160000000p-1"),
+    float.fromhex("0x1.ec037a0000000p-3"),
+    float.fromhex("0x1.c896fa0000000p-5"),
+    float.fromhex("0x1.39adba0000000p-7"),
 )
-FAR_GELU_SIGMOID_RATE_F16 = (float.fromhex("-0x1.3a4cb80000000p+1"),)
+FAR_GELU_SIGMOID_RATE_F16 = (float.fromhex("-0x1.3a4cbe0000000p+1"),)
 FAR_GELU_SIGMOID_INVERSE_F16 = (
-    float.fromhex("0x1.ffffd40000000p-1"),
-    float.fromhex("-0x1.ffbb860000000p-1"),
-    float.fromhex("0x1.fc5dfe0000000p-1"),
+    float.fromhex("0x1.0000220000000p+0"),
+    float.fromhex("-0x1.0012320000000p+0"),
+    float.fromhex("0x1.fdb4660000000p-1"),
 )
 FAR_GELU_SIGMOID_GRAD_EXP2_F16 = (
     float.fromhex("0x1.ffffe80000000p-1"),
@@ -744,8 +743,8 @@ FAR_GELU_SIGMOID_GRAD_EXP2_F16 = (
 FAR_GELU_SIGMOID_GRAD_RATE_F16 = (float.fromhex("-0x1.3a4cbe0000000p+1"),)
 FAR_GELU_SIGMOID_GRAD_INVERSE_F16 = (
     float.fromhex("0x1.0000000000000p+0"),
-    float.fromhex("-0x1.fffdb40000000p+0"),
-    float.fromhex("0x1.7cf98c0000000p+1"),
+    float.fromhex("-0x1.ffff040000000p+0"),
+    float.fromhex("0x1.7e05020000000p+1"),
 )
 FAR_GELU_SIGMOID_GRAD_SLOPE_F16 = (float.fromhex("0x1.b3b6460000000p+0"),)
 FAR_SILU_EXP2_F16 = (
@@ -765,18 +764,18 @@ FAR_SILU_INVERSE_F16 = (
 FAR_SILU_GRAD_EXP2_F16 = (
     float.fromhex("0x1.0000020000000p+0"),
     float.fromhex("0x1.62e3e40000000p-1"),
-    float.fromhex("0x1.ebf6160000000p-3"),
+    float.fromhex("0x1.ebf8160000000p-3"),
     float.fromhex("0x1.c6b2ea0000000p-5"),
-    float.fromhex("0x1.3d283e0000000p-7"),
+    float.fromhex("0x1.3d284e0000000p-7"),
     float.fromhex("0x1.5c08c20000000p-10"),
 )
 FAR_SILU_GRAD_RATE_F16 = (float.fromhex("-0x1.7154740000000p+0"),)
 FAR_SILU_GRAD_INVERSE_F16 = (
-    float.fromhex("0x1.0000000000000p+0"),
+    float.fromhex("0x1.fffff80000000p-1"),
     float.fromhex("-0x1.ffd00c0000000p+0"),
     float.fromhex("0x1.724c4e0000000p+1"),
 )
-FAR_SILU_GRAD_SLOPE_F16 = (float.fromhex("0x1.ffffde0000000p-1"),)
+FAR_SILU_GRAD_SLOPE_F16 = (float.fromhex("0x1.ffffe00000000p-1"),)
 
 DEEP_BF16 = 1
 ZERO_BF16 = float.fromhex("0x0.0p+0")
@@ -1300,13 +1299,13 @@ GELU_TANH_GRAD_SLOPE_BF16 = (
     float.fromhex("0x1.b667ec0000000p-3"),
 )
 GELU_SIGMOID_EXP2_BF16 = (
-    float.fromhex("0x1.ffffae0000000p-1"),
-    float.fromhex("0x1.62e11a0000000p-1"),
-    float.fromhex("0x1.ec10ae0000000p-3"),
-    float.fromhex("0x1.c9cbf80000000p-5"),
-    float.fromhex("0x1.39c8340000000p-7"),
+    float.fromhex("0x1.ffffd60000000p-1"),
+    float.fromhex("0x1.62e0f80000000p-1"),
+    float.fromhex("0x1.ec0a660000000p-3"),
+    float.fromhex("0x1.c9d1c40000000p-5"),
+    float.fromhex("0x1.39d9880000000p-7"),
 )
-GELU_SIGMOID_RATE_BF16 = (float.fromhex("-0x1.3a4cbc0000000p+1"),)
+GELU_SIGMOID_RATE_BF16 = (float.fromhex("-0x1.3a4cbe0000000p+1"),)
 GELU_SIGMOID_GRAD_EXP2_BF16 = (
     float.fromhex("0x1.0000000000000p+0"),
     float.fromhex("0x1.62e12e0000000p-1"),
@@ -1326,13 +1325,13 @@ SILU_EXP2_BF16 = (
 SILU_RATE_BF16 = (float.fromhex("-0x1.71546c0000000p+0"),)
 SILU_GRAD_EXP2_BF16 = (
     float.fromhex("0x1.0000000000000p+0"),
-    float.fromhex("0x1.62e32c0000000p-1"),
-    float.fromhex("0x1.ec028e0000000p-3"),
-    float.fromhex("0x1.ca04f00000000p-5"),
-    float.fromhex("0x1.39f32a0000000p-7"),
+    float.fromhex("0x1.62e4860000000p-1"),
+    float.fromhex("0x1.ec006e0000000p-3"),
+    float.fromhex("0x1.c9fcd20000000p-5"),
+    float.fromhex("0x1.39f4ea0000000p-7"),
 )
-SILU_GRAD_RATE_BF16 = (float.fromhex("-0x1.7154720000000p+0"),)
-SILU_GRAD_SLOPE_BF16 = (float.fromhex("0x1.0000100000000p+0"),)
+SILU_GRAD_RATE_BF16 = (float.fromhex("-0x1.71547a0000000p+0"),)
+SILU_GRAD_SLOPE_BF16 = (float.fromhex("0x1.fffffa0000000p-1"),)
 FAR_GELU_EXP2_BF16 = (
     float.fromhex("0x1.ffffe80000000p-1"),
     float.fromhex("0x1.62e0dc0000000p-1"),

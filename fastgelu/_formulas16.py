@@ -36,13 +36,6 @@ def formulas(V, I, K):
     def times_pow2(a, k):
         return V.real(I.add(V.bits(a), I.to_exponent(k)))
 
-    def exp2(f, c, degree):
-        f2 = V.mul(f, f)
-        low = V.fma(f, V.set(c[1]), V.set(c[0]))
-        middle = V.fma(f, V.set(c[3]), V.set(c[2]))
-        high = V.set(c[4]) if degree == 4 else V.fma(f, V.set(c[5]), V.set(c[4]))
-        return V.fma(f2, V.fma(f2, high, middle), low)
-
     def in_ones(e, in_units):
         return small(e, V.set(K.unit)) if in_units else e
 
@@ -122,7 +115,7 @@ def formulas(V, I, K):
         t2 = V.mul(t, t)
         k = V.fma(t2, V.set(K.far_gelu_rate[0]), V.set(K.unit_shifter))
         f = V.fms(t2, V.set(K.far_gelu_rate[0]), V.sub(k, V.set(K.unit_shifter)))
-        e = times_pow2(exp2(f, K.far_gelu_exp2, len(K.far_gelu_exp2) - 1), V.bits(k))
+        e = times_pow2(horner(f, K.far_gelu_exp2, len(K.far_gelu_exp2) - 1), V.bits(k))
         q = V.div(horner(t2, K.far_gelu_num, len(K.far_gelu_num) - 1),
             horner(t2, K.far_gelu_den, len(K.far_gelu_den) - 1))
         return value(x, e, V.mul(q, V.set(K.minus_unit)))
@@ -132,7 +125,7 @@ def formulas(V, I, K):
         rate = V.fma(V.mul(t, t), V.set(K.far_gelu_tanh_rate[1]), V.set(K.far_gelu_tanh_rate[0]))
         k = V.fma(t, rate, V.set(K.unit_shifter))
         f = V.fms(t, rate, V.sub(k, V.set(K.unit_shifter)))
-        e = times_pow2(exp2(f, K.far_gelu_tanh_exp2, len(K.far_gelu_tanh_exp2) - 1), V.bits(k))
+        e = times_pow2(horner(f, K.far_gelu_tanh_exp2, len(K.far_gelu_tanh_exp2) - 1), V.bits(k))
         q = V.mul(t, V.set(K.minus_unit))
         if len(K.far_gelu_tanh_inverse) - 1:
             q = V.mul(q,
@@ -145,7 +138,7 @@ def formulas(V, I, K):
         rate = V.set(K.far_gelu_sigmoid_rate[0])
         k = V.fma(t, rate, V.set(K.unit_shifter))
         f = V.fms(t, rate, V.sub(k, V.set(K.unit_shifter)))
-        e = times_pow2(exp2(f, K.far_gelu_sigmoid_exp2, len(K.far_gelu_sigmoid_exp2) - 1),
+        e = times_pow2(horner(f, K.far_gelu_sigmoid_exp2, len(K.far_gelu_sigmoid_exp2) - 1),
             V.bits(k))
         q = V.mul(t, V.set(K.minus_unit))
         if len(K.far_gelu_sigmoid_inverse) - 1:
@@ -159,7 +152,7 @@ def formulas(V, I, K):
         rate = V.set(K.far_silu_rate[0])
         k = V.fma(t, rate, V.set(K.unit_shifter))
         f = V.fms(t, rate, V.sub(k, V.set(K.unit_shifter)))
-        e = times_pow2(exp2(f, K.far_silu_exp2, len(K.far_silu_exp2) - 1), V.bits(k))
+        e = times_pow2(horner(f, K.far_silu_exp2, len(K.far_silu_exp2) - 1), V.bits(k))
         q = V.mul(t, V.set(K.minus_unit))
         if len(K.far_silu_inverse) - 1:
             q = V.mul(q,
@@ -172,7 +165,7 @@ def formulas(V, I, K):
         u2 = V.mul(u, u)
         k = V.fma(u2, V.set(K.gelu_rate[0]), V.set(K.unit_shifter))
         f = V.fms(u2, V.set(K.gelu_rate[0]), V.sub(k, V.set(K.unit_shifter)))
-        e = times_pow2(exp2(f, K.gelu_exp2, len(K.gelu_exp2) - 1), V.bits(k))
+        e = times_pow2(horner(f, K.gelu_exp2, len(K.gelu_exp2) - 1), V.bits(k))
         ratio = V.div(horner(u, K.gelu_num, len(K.gelu_num) - 1),
             horner(u, K.gelu_den, len(K.gelu_den) - 1))
         return value(x, V.mul(e, V.mul(t, ratio)), V.set(K.minus_unit))
@@ -183,9 +176,9 @@ def formulas(V, I, K):
         rate = V.fma(V.mul(u, u), V.set(K.gelu_tanh_rate[1]), V.set(K.gelu_tanh_rate[0]))
         k = V.fma(u, rate, V.set(K.unit_shifter))
         f = V.fms(u, rate, V.sub(k, V.set(K.unit_shifter)))
-        e = times_pow2(exp2(f, K.gelu_tanh_exp2, len(K.gelu_tanh_exp2) - 1), V.bits(k))
-        q = V.div(t, V.fma(e, V.set(K.unit), V.set(K.one)))
-        return value(x, V.mul(e, q), V.set(K.minus_unit))
+        e = times_pow2(horner(f, K.gelu_tanh_exp2, len(K.gelu_tanh_exp2) - 1), V.bits(k))
+        l = V.div(V.mul(t, e), V.fma(e, V.set(K.unit), V.set(K.one)))
+        return value(x, l, V.set(K.minus_unit))
 
     def everywhere_gelu_sigmoid(x):
         t = clamped(V.abs(x), V.set(K.gelu_sigmoid_limit))
@@ -193,9 +186,9 @@ def formulas(V, I, K):
         rate = V.set(K.gelu_sigmoid_rate[0])
         k = V.fma(u, rate, V.set(K.unit_shifter))
         f = V.fms(u, rate, V.sub(k, V.set(K.unit_shifter)))
-        e = times_pow2(exp2(f, K.gelu_sigmoid_exp2, len(K.gelu_sigmoid_exp2) - 1), V.bits(k))
-        q = V.div(t, V.fma(e, V.set(K.unit), V.set(K.one)))
-        return value(x, V.mul(e, q), V.set(K.minus_unit))
+        e = times_pow2(horner(f, K.gelu_sigmoid_exp2, len(K.gelu_sigmoid_exp2) - 1), V.bits(k))
+        l = V.div(V.mul(t, e), V.fma(e, V.set(K.unit), V.set(K.one)))
+        return value(x, l, V.set(K.minus_unit))
 
     def everywhere_silu(x):
         t = clamped(V.abs(x), V.set(K.silu_limit))
@@ -203,9 +196,9 @@ def formulas(V, I, K):
         rate = V.set(K.silu_rate[0])
         k = V.fma(u, rate, V.set(K.unit_shifter))
         f = V.fms(u, rate, V.sub(k, V.set(K.unit_shifter)))
-        e = times_pow2(exp2(f, K.silu_exp2, len(K.silu_exp2) - 1), V.bits(k))
-        q = V.div(t, V.fma(e, V.set(K.unit), V.set(K.one)))
-        return value(x, V.mul(e, q), V.set(K.minus_unit))
+        e = times_pow2(horner(f, K.silu_exp2, len(K.silu_exp2) - 1), V.bits(k))
+        l = V.div(V.mul(t, e), V.fma(e, V.set(K.unit), V.set(K.one)))
+        return value(x, l, V.set(K.minus_unit))
 
     def gelu(x, near):
         if near > 0:
@@ -242,7 +235,8 @@ def formulas(V, I, K):
         t2 = V.mul(t, t)
         k = V.fma(t2, V.set(K.far_gelu_grad_rate[0]), shifter)
         f = V.fms(t2, V.set(K.far_gelu_grad_rate[0]), V.sub(k, shifter))
-        e = times_pow2(exp2(f, K.far_gelu_grad_exp2, len(K.far_gelu_grad_exp2) - 1), scale(k, deep))
+        e = times_pow2(horner(f, K.far_gelu_grad_exp2, len(K.far_gelu_grad_exp2) - 1),
+            scale(k, deep))
         ratio = V.div(horner(t2, K.far_gelu_grad_num, len(K.far_gelu_grad_num) - 1),
             horner(t2, K.far_gelu_grad_den, len(K.far_gelu_grad_den) - 1))
         r = tail(e, V.mul(V.mul(t, s), ratio), k)
@@ -253,7 +247,7 @@ def formulas(V, I, K):
             V.set(K.far_gelu_tanh_grad_rate[0]))
         k = V.fma(t, rate, shifter)
         f = V.fms(t, rate, V.sub(k, shifter))
-        e = times_pow2(exp2(f, K.far_gelu_tanh_grad_exp2, len(K.far_gelu_tanh_grad_exp2) - 1),
+        e = times_pow2(horner(f, K.far_gelu_tanh_grad_exp2, len(K.far_gelu_tanh_grad_exp2) - 1),
             scale(k, deep))
         rest = V.fnma(t,
             V.fma(V.mul(t, t), V.set(K.far_gelu_tanh_grad_slope[1]),
@@ -270,8 +264,8 @@ def formulas(V, I, K):
         rate = V.set(K.far_gelu_sigmoid_grad_rate[0])
         k = V.fma(t, rate, shifter)
         f = V.fms(t, rate, V.sub(k, shifter))
-        e = times_pow2(exp2(f, K.far_gelu_sigmoid_grad_exp2, len(K.far_gelu_sigmoid_grad_exp2) - 1),
-            scale(k, deep))
+        e = times_pow2(horner(f, K.far_gelu_sigmoid_grad_exp2,
+            len(K.far_gelu_sigmoid_grad_exp2) - 1), scale(k, deep))
         rest = V.fnma(t, V.set(K.far_gelu_sigmoid_grad_slope[0]), V.set(K.one))
         q = V.mul(rest, s)
         if len(K.far_gelu_sigmoid_grad_inverse) - 1:
@@ -286,7 +280,8 @@ def formulas(V, I, K):
         rate = V.set(K.far_silu_grad_rate[0])
         k = V.fma(t, rate, shifter)
         f = V.fms(t, rate, V.sub(k, shifter))
-        e = times_pow2(exp2(f, K.far_silu_grad_exp2, len(K.far_silu_grad_exp2) - 1), scale(k, deep))
+        e = times_pow2(horner(f, K.far_silu_grad_exp2, len(K.far_silu_grad_exp2) - 1),
+            scale(k, deep))
         rest = V.fnma(t, V.set(K.far_silu_grad_slope[0]), V.set(K.one))
         q = V.mul(rest, s)
         if len(K.far_silu_grad_inverse) - 1:
@@ -304,7 +299,7 @@ def formulas(V, I, K):
         t2 = V.mul(t, t)
         k = V.fma(t2, V.set(K.gelu_grad_rate[0]), V.set(K.unit_shifter))
         f = V.fms(t2, V.set(K.gelu_grad_rate[0]), V.sub(k, V.set(K.unit_shifter)))
-        e = times_pow2(exp2(f, K.gelu_grad_exp2, len(K.gelu_grad_exp2) - 1), V.bits(k))
+        e = times_pow2(horner(f, K.gelu_grad_exp2, len(K.gelu_grad_exp2) - 1), V.bits(k))
         d = V.add(V.sub(V.set(K.gelu_zero_hi), t), V.set(K.gelu_zero_lo))
         ratio = V.div(horner(t, K.gelu_grad_num, len(K.gelu_grad_num) - 1),
             horner(t, K.gelu_grad_den, len(K.gelu_grad_den) - 1))
@@ -316,7 +311,7 @@ def formulas(V, I, K):
         rate = V.fma(V.mul(t, t), V.set(K.gelu_tanh_grad_rate[1]), V.set(K.gelu_tanh_grad_rate[0]))
         k = V.fma(t, rate, V.set(K.unit_shifter))
         f = V.fms(t, rate, V.sub(k, V.set(K.unit_shifter)))
-        e = times_pow2(exp2(f, K.gelu_tanh_grad_exp2, len(K.gelu_tanh_grad_exp2) - 1), V.bits(k))
+        e = times_pow2(horner(f, K.gelu_tanh_grad_exp2, len(K.gelu_tanh_grad_exp2) - 1), V.bits(k))
         rest = V.fnma(t,
             V.fma(V.mul(t, t), V.set(K.gelu_tanh_grad_slope[1]), V.set(K.gelu_tanh_grad_slope[0])),
                 V.set(K.one))
@@ -331,7 +326,7 @@ def formulas(V, I, K):
         rate = V.set(K.gelu_sigmoid_grad_rate[0])
         k = V.fma(t, rate, V.set(K.unit_shifter))
         f = V.fms(t, rate, V.sub(k, V.set(K.unit_shifter)))
-        e = times_pow2(exp2(f, K.gelu_sigmoid_grad_exp2, len(K.gelu_sigmoid_grad_exp2) - 1),
+        e = times_pow2(horner(f, K.gelu_sigmoid_grad_exp2, len(K.gelu_sigmoid_grad_exp2) - 1),
             V.bits(k))
         rest = V.fnma(t, V.set(K.gelu_sigmoid_grad_slope[0]), V.set(K.one))
         E = in_ones(e, K.deep)
@@ -345,7 +340,7 @@ def formulas(V, I, K):
         rate = V.set(K.silu_grad_rate[0])
         k = V.fma(t, rate, V.set(K.unit_shifter))
         f = V.fms(t, rate, V.sub(k, V.set(K.unit_shifter)))
-        e = times_pow2(exp2(f, K.silu_grad_exp2, len(K.silu_grad_exp2) - 1), V.bits(k))
+        e = times_pow2(horner(f, K.silu_grad_exp2, len(K.silu_grad_exp2) - 1), V.bits(k))
         rest = V.fnma(t, V.set(K.silu_grad_slope[0]), V.set(K.one))
         E = in_ones(e, K.deep)
         m = V.sub(V.set(K.one), E)

@@ -84,16 +84,6 @@ static FG_INLINE V FG_H(times_pow2)(V a, I k)
     const V k = v_fma(a, b, shifter); \
     const V f = v_fms(a, b, v_sub(k, shifter))
 
-/* 2^f, of degree 4 or 5 */
-static FG_INLINE V FG_H(exp2)(V f, const fg_f32 *c, int degree)
-{
-    const V f2 = v_mul(f, f);
-    const V low = v_fma(f, v_set(c[1]), v_set(c[0])), middle = v_fma(f, v_set(c[3]), v_set(c[2]));
-    const V high = degree == 4 ? v_set(c[4]) : v_fma(f, v_set(c[5]), v_set(c[4]));
-    return v_fma(f2, v_fma(f2, high, middle), low);
-}
-#define FG_EXP2(f, name) FG_H(exp2)(f, FG_H(fg_##name), FG_DEGREE(name))
-
 /* e in units, or not, in ones */
 static FG_INLINE V FG_H(in_ones)(V e, int in_units)
 {
@@ -159,7 +149,7 @@ static FG_INLINE V FG_H(far_gelu)(V x)
 {
     const V t = v_abs(x), t2 = v_mul(t, t);
     FG_REDUCE(t2, FG_TERM(far_gelu_rate, 0), FG_K(unit_shifter));
-    const V e = FG_H(times_pow2)(FG_EXP2(f, far_gelu_exp2), v_bits(k));
+    const V e = FG_H(times_pow2)(FG_HORNER(f, far_gelu_exp2), v_bits(k));
     const V q = v_div(FG_HORNER(t2, far_gelu_num), FG_HORNER(t2, far_gelu_den));
     return FG_H(value)(x, e, v_mul(q, FG_K(minus_unit)));
 }
@@ -170,7 +160,7 @@ static FG_INLINE V FG_H(far_gelu)(V x)
         const V t = v_abs(x);                                                               \
         const V rate = FG_RATE(t, far_##form##_rate);                                       \
         FG_REDUCE(t, rate, FG_K(unit_shifter));                                             \
-        const V e = FG_H(times_pow2)(FG_EXP2(f, far_##form##_exp2), v_bits(k));             \
+        const V e = FG_H(times_pow2)(FG_HORNER(f, far_##form##_exp2), v_bits(k));           \
         V q = v_mul(t, FG_K(minus_unit));                                                   \
         if (FG_DEGREE(far_##form##_inverse))                                                \
             q = v_mul(q, FG_HORNER(FG_H(in_ones)(e, FG_H(fg_deep)), far_##form##_inverse)); \
@@ -187,21 +177,21 @@ static FG_INLINE V FG_H(everywhere_gelu)(V x)
     const V t = FG_H(clamped)(v_abs(x), FG_K(gelu_limit)), u = FG_H(at_least)(t, FG_K(least));
     const V u2 = v_mul(u, u);
     FG_REDUCE(u2, FG_TERM(gelu_rate, 0), FG_K(unit_shifter));
-    const V e = FG_H(times_pow2)(FG_EXP2(f, gelu_exp2), v_bits(k));
+    const V e = FG_H(times_pow2)(FG_HORNER(f, gelu_exp2), v_bits(k));
     const V ratio = v_div(FG_HORNER(u, gelu_num), FG_HORNER(u, gelu_den));
     return FG_H(value)(x, v_mul(e, v_mul(t, ratio)), FG_K(minus_unit));
 }
 
-#define FG_SIGMOID_EVERYWHERE(form, FG_RATE)                              \
-    static FG_INLINE V FG_H(everywhere_##form)(V x)                       \
-    {                                                                     \
-        const V t = FG_H(clamped)(v_abs(x), FG_K(form##_limit));          \
-        const V u = FG_H(at_least)(t, FG_K(least));                       \
-        const V rate = FG_RATE(u, form##_rate);                           \
-        FG_REDUCE(u, rate, FG_K(unit_shifter));                           \
-        const V e = FG_H(times_pow2)(FG_EXP2(f, form##_exp2), v_bits(k)); \
-        const V q = v_div(t, v_fma(e, FG_K(unit), FG_K(one)));            \
-        return FG_H(value)(x, v_mul(e, q), FG_K(minus_unit));             \
+#define FG_SIGMOID_EVERYWHERE(form, FG_RATE)                                \
+    static FG_INLINE V FG_H(everywhere_##form)(V x)                         \
+    {                                                                       \
+        const V t = FG_H(clamped)(v_abs(x), FG_K(form##_limit));            \
+        const V u = FG_H(at_least)(t, FG_K(least));                         \
+        const V rate = FG_RATE(u, form##_rate);                             \
+        FG_REDUCE(u, rate, FG_K(unit_shifter));                             \
+        const V e = FG_H(times_pow2)(FG_HORNER(f, form##_exp2), v_bits(k)); \
+        const V l = v_div(v_mul(t, e), v_fma(e, FG_K(unit), FG_K(one)));    \
+        return FG_H(value)(x, l, FG_K(minus_unit));                         \
     }
 
 FG_SIGMOID_EVERYWHERE(gelu_tanh, FG_CUBIC)
@@ -240,26 +230,26 @@ static FG_INLINE FG_H(tail) FG_H(gelu_far_tail)(V t, V s, V shifter, int deep)
 {
     const V t2 = v_mul(t, t);
     FG_REDUCE(t2, FG_TERM(far_gelu_grad_rate, 0), shifter);
-    const V e = FG_H(times_pow2)(FG_EXP2(f, far_gelu_grad_exp2), FG_H(scale)(k, deep));
+    const V e = FG_H(times_pow2)(FG_HORNER(f, far_gelu_grad_exp2), FG_H(scale)(k, deep));
     const V ratio = v_div(FG_HORNER(t2, far_gelu_grad_num), FG_HORNER(t2, far_gelu_grad_den));
     const FG_H(tail) r = {e, v_mul(v_mul(t, s), ratio), k};
     return r;
 }
 
-#define FG_SIGMOID_TAIL(form, FG_RATE)                                                          \
-    static FG_INLINE FG_H(tail) FG_H(form##_far_tail)(V t, V s, V shifter, int deep)            \
-    {                                                                                           \
-        const V rate = FG_RATE(t, far_##form##_grad_rate);                                      \
-        FG_REDUCE(t, rate, shifter);                                                            \
-        const V e = FG_H(times_pow2)(FG_EXP2(f, far_##form##_grad_exp2), FG_H(scale)(k, deep)); \
-        const V rest = v_fnma(t, FG_RATE(t, far_##form##_grad_slope), FG_K(one));               \
-        V q = v_mul(rest, s);                                                                   \
-        if (FG_DEGREE(far_##form##_grad_inverse)) {                                             \
-            const V E = FG_H(in_ones)(e, FG_H(fg_deep) && !deep);                               \
-            q = v_mul(v_mul(v_add(E, rest), s), FG_HORNER(E, far_##form##_grad_inverse));       \
-        }                                                                                       \
-        const FG_H(tail) r = {e, q, k};                                                         \
-        return r;                                                                               \
+#define FG_SIGMOID_TAIL(form, FG_RATE)                                                            \
+    static FG_INLINE FG_H(tail) FG_H(form##_far_tail)(V t, V s, V shifter, int deep)              \
+    {                                                                                             \
+        const V rate = FG_RATE(t, far_##form##_grad_rate);                                        \
+        FG_REDUCE(t, rate, shifter);                                                              \
+        const V e = FG_H(times_pow2)(FG_HORNER(f, far_##form##_grad_exp2), FG_H(scale)(k, deep)); \
+        const V rest = v_fnma(t, FG_RATE(t, far_##form##_grad_slope), FG_K(one));                 \
+        V q = v_mul(rest, s);                                                                     \
+        if (FG_DEGREE(far_##form##_grad_inverse)) {                                               \
+            const V E = FG_H(in_ones)(e, FG_H(fg_deep) && !deep);                                 \
+            q = v_mul(v_mul(v_add(E, rest), s), FG_HORNER(E, far_##form##_grad_inverse));         \
+        }                                                                                         \
+        const FG_H(tail) r = {e, q, k};                                                           \
+        return r;                                                                                 \
     }
 
 FG_SIGMOID_TAIL(gelu_tanh, FG_CUBIC)
@@ -277,7 +267,7 @@ static FG_INLINE V FG_H(everywhere_gelu_grad)(V x)
 {
     const V t = FG_H(clamped)(v_abs(x), FG_K(gelu_grad_limit)), t2 = v_mul(t, t);
     FG_REDUCE(t2, FG_TERM(gelu_grad_rate, 0), FG_K(unit_shifter));
-    const V e = FG_H(times_pow2)(FG_EXP2(f, gelu_grad_exp2), v_bits(k));
+    const V e = FG_H(times_pow2)(FG_HORNER(f, gelu_grad_exp2), v_bits(k));
     const V d = v_add(v_sub(FG_K(gelu_zero_hi), t), FG_K(gelu_zero_lo));
     const V ratio = v_div(FG_HORNER(t, gelu_grad_num), FG_HORNER(t, gelu_grad_den));
     const V s = v_select_negative(x, FG_K(unit), FG_K(minus_unit));
@@ -290,7 +280,7 @@ static FG_INLINE V FG_H(everywhere_gelu_grad)(V x)
         const V t = FG_H(clamped)(v_abs(x), FG_K(form##_grad_limit));             \
         const V rate = FG_RATE(t, form##_grad_rate);                              \
         FG_REDUCE(t, rate, FG_K(unit_shifter));                                   \
-        const V e = FG_H(times_pow2)(FG_EXP2(f, form##_grad_exp2), v_bits(k));    \
+        const V e = FG_H(times_pow2)(FG_HORNER(f, form##_grad_exp2), v_bits(k));  \
         const V rest = v_fnma(t, FG_RATE(t, form##_grad_slope), FG_K(one));       \
         const V E = FG_H(in_ones)(e, FG_H(fg_deep)), m = v_sub(FG_K(one), E);     \
         /* (1 + E)^2 with one rounding, where E is about 1 */                     \
@@ -406,7 +396,6 @@ FG_PLAIN16(silu)
 #undef FG_CUBIC
 #undef FG_LINEAR
 #undef FG_REDUCE
-#undef FG_EXP2
 #undef FG_HORNER
 #undef FG_DEGREE
 #undef FG_TERM

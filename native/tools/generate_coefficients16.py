@@ -82,8 +82,15 @@ FORMATS = (
         gelu=(3, 4),
         gelu_grad=(3, 4),
         far=Far(
-            low={"gelu": 2, "gelu_tanh": 2, "gelu_sigmoid": 3.25},
-            exp2={"silu": 5, "silu_grad": 5, "gelu_tanh_grad": 5},
+            low={
+                "gelu": 2.0625,
+                "gelu_grad": 2.25,
+                "gelu_tanh": 2,
+                "gelu_tanh_grad": 2.125,
+                "gelu_sigmoid": 3.375,
+                "gelu_sigmoid_grad": 3.5,
+            },
+            exp2={"silu": 5, "silu_grad": 5},
             gelu=(2, 2),
             gelu_grad=(2, 2),
             inverse={"gelu_tanh": (2, 2), "gelu_sigmoid": (2, 2), "silu": (2, 2)},
@@ -224,7 +231,7 @@ def everywhere(fmt, zero):
 
 def low_end(fmt, name, near_way):
     """The least |x| that the formulas are for."""
-    return fmt.far.low.get(name.removesuffix("_grad"), near_way[f"{name}_{fmt.name}"]["far"])
+    return fmt.far.low.get(name, near_way[f"{name}_{fmt.name}"]["far"])
 
 
 def far_away(fmt, near_way):
