@@ -2,6 +2,7 @@
 /* _threads.c: splits the work of an inner loop over OpenMP's threads, and decides over how many.
  * Where the compiler has no OpenMP, everything is computed by the caller. */
 #include "_threads.h"
+#include "_workers.h"
 
 #ifdef _OPENMP
 
@@ -10,16 +11,15 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-/* A thread gets no less than this many bytes of output. Calls in close succession on an idle
- * machine gain from 64 KiB on (benchmarks/threads.py, sizes). But where another pool of threads has
- * just worked, such as that of a matrix product in NumPy, its threads still spin on the CPUs, and
- * the end of a parallel region waits for a worker that gets none: 1 to 3 ms a call, measured with
- * examples/minilm.py. Splitting begins where that is not many times the call itself. */
-static _Atomic ptrdiff_t piece_bytes = 4 << 20;
+/* A thread gets no less than this many bytes of output. */
+static _Atomic ptrdiff_t piece_bytes = 64 << 10;
 
-/* Work is handed out in pieces of at most this many bytes, so that a thread that the system holds
- * up leaves its share to the others. From 64 KiB to 4 MiB the size made no difference. */
-enum { MOST_BYTES = 1 << 20 };
+/* Work is handed out in so many pieces a thread, of so many bytes of output at least and at most,
+ * so that a thread that the system holds up leaves its share to the others. */
+/* Work of so many bytes of output gains from a worker that sleeps. */
+enum { WAKE_BYTES = 1 << 20 };
+
+enum { SHARES = 8, LEAST_BYTES = 16 << 10, MOST_BYTES = 1 << 20 };
 
 /* Pieces begin at multiples of this many elements: whole vectors, and whole cache lines of a
  * well aligned output. */
@@ -130,35 +130,6 @@ static int take(int threads)
     return taken;
 }
 
-static int flags_raised_by_workers(ptrdiff_t n, ptrdiff_t piece, int threads, fg_part *part,
-                                   const void *work)
-{
-    const ptrdiff_t pieces = (n + piece - 1) / piece;
-    fenv_t callers;
-    int raised = 0;
-    fegetenv(&callers);
-#pragma omp parallel num_threads(threads) reduction(| : raised)
-    {
-        const int worker = omp_get_thread_num() != 0;
-        fenv_t own;
-        if (worker) {
-            fegetenv(&own);
-            fesetenv(&callers);
-            feclearexcept(FE_ALL_EXCEPT);
-        }
-#pragma omp for schedule(dynamic) nowait
-        for (ptrdiff_t i = 0; i < pieces; i++) {
-            const ptrdiff_t left = n - i * piece;
-            part(work, i * piece, left < piece ? left : piece);
-        }
-        if (worker) {
-            raised = fetestexcept(FE_ALL_EXCEPT);
-            fesetenv(&own);
-        }
-    }
-    return raised;
-}
-
 void fg_split(ptrdiff_t n, ptrdiff_t size, fg_part *part, const void *work)
 {
     const ptrdiff_t least = piece_bytes / size;
@@ -170,16 +141,19 @@ void fg_split(ptrdiff_t n, ptrdiff_t size, fg_part *part, const void *work)
     if (threads > n / least)
         threads = (int)(n / least);
     const int taken = take(threads);
-    if (taken == 1)
+    int helpers = taken - 1;
+    if (helpers) {
+        const int workers = fg_workers_start(helpers);
+        helpers = workers < helpers ? workers : helpers;
+    }
+    if (!helpers)
         part(work, 0, n);
     else {
-        ptrdiff_t piece = n / taken / 4;
-        if (piece < least)
-            piece = n / taken;
-        if (piece > MOST_BYTES / size)
-            piece = MOST_BYTES / size;
+        ptrdiff_t piece = n / taken / SHARES;
+        const ptrdiff_t fewest = (least < LEAST_BYTES / size ? least : LEAST_BYTES / size);
+        piece = piece < fewest ? fewest : piece > MOST_BYTES / size ? MOST_BYTES / size : piece;
         piece = (piece + WHOLE - 1) / WHOLE * WHOLE;
-        const int raised = flags_raised_by_workers(n, piece, taken, part, work);
+        const int raised = fg_workers_run(n, piece, helpers, n * size >= WAKE_BYTES, part, work);
         if (raised)
             feraiseexcept(raised);
     }
