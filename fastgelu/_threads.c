@@ -19,7 +19,7 @@ static _Atomic ptrdiff_t piece_bytes = 64 << 10;
 /* Work of so many bytes of output gains from a worker that sleeps. */
 enum { WAKE_BYTES = 1 << 20 };
 
-enum { SHARES = 8, LEAST_BYTES = 16 << 10, MOST_BYTES = 1 << 20 };
+enum { SHARES = 8, LEAST_BYTES = 32 << 10, MOST_BYTES = 1 << 20 };
 
 /* Pieces begin at multiples of this many elements: whole vectors, and whole cache lines of a
  * well aligned output. */

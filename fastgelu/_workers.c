@@ -28,11 +28,6 @@ enum { SPIN_NS = 100 * 1000 };
  * others, perhaps to just that worker. */
 enum { LOOKS = 1000 };
 
-/* Where a piece takes longer than all that the caller has computed meanwhile, the system has left
- * its worker without a CPU. Others wait for one too, and for so many times as long as that took
- * callers compute alone. */
-enum { ALONE = 8 };
-
 /* So many callers have workers at the same time. One more computes alone. */
 enum { JOBS = 8 };
 
@@ -242,13 +237,13 @@ int fg_workers_start(int count)
 
 /* ---- callers --------------------------------------------------------------- */
 
-static _Atomic int64_t last_end, alone_until;
+static _Atomic int64_t last_end;
 
 int fg_workers_run(ptrdiff_t n, ptrdiff_t piece, int helpers, int wake, fg_part *part,
                    const void *work)
 {
     const int64_t start = now_ns();
-    fg_job *job = start < alone_until ? jobs + JOBS : jobs;
+    fg_job *job = jobs;
     while (job < jobs + JOBS && atomic_exchange(&job->owned, 1))
         job++;
     if (job == jobs + JOBS) {
@@ -267,7 +262,8 @@ int fg_workers_run(ptrdiff_t n, ptrdiff_t piece, int helpers, int wake, fg_part 
     uint64_t generation = job->claims / FG_GENERATION + 1;
     if (generation > UINT64_MAX / FG_GENERATION)
         generation = 1;
-    job->claims = generation * FG_GENERATION + FG_JOINS * (unsigned)helpers + FG_END * (unsigned)pieces;
+    job->claims =
+        generation * FG_GENERATION + FG_JOINS * (unsigned)helpers + FG_END * (unsigned)pieces;
     callers_cpu = current_cpu();
     posted++;
     if (wake || start < last_end + SPIN_NS)
@@ -278,7 +274,6 @@ int fg_workers_run(ptrdiff_t n, ptrdiff_t piece, int helpers, int wake, fg_part 
         compute(job, mine);
         own++;
     }
-    const int64_t computed = now_ns();
     for (int looks = 0; job->done != pieces - own; looks++)
         if (looks < LOOKS)
             pause_cpu();
@@ -286,10 +281,7 @@ int fg_workers_run(ptrdiff_t n, ptrdiff_t piece, int helpers, int wake, fg_part 
             sched_yield();
     const int raised = job->raised;
     job->owned = 0;
-    const int64_t end = now_ns();
-    if (end - computed > computed - start && end - computed > SPIN_NS)
-        alone_until = end + ALONE * (end - computed);
-    last_end = end;
+    last_end = now_ns();
     return raised;
 }
 

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* workers.c: callers with all kinds of work at once, for fastgelu/_workers.c under a sanitizer. */
+#include "_workers.h"
+
+#include <fenv.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { CALLERS = 4, CALLS = 2000, HELPERS = 3, LARGEST = 5000 };
+
+/* On the heap, and gone as soon as the caller has returned. */
+typedef struct work {
+    int rounding, helpers;
+    volatile float large;
+    atomic_int at_once;
+    unsigned char *times;
+} work;
+
+static atomic_int wrong, helped;
+static _Thread_local int a_caller;
+
+static void fail(const char *what)
+{
+    if (!wrong++)
+        fprintf(stderr, "%s\n", what);
+}
+
+static void part(const void *given, ptrdiff_t from, ptrdiff_t count)
+{
+    work *w = (work *)given;
+    if (++w->at_once > w->helpers + 1)
+        fail("more threads than asked for");
+    if (fegetround() != w->rounding)
+        fail("not the caller's rounding mode");
+    for (ptrdiff_t i = from; i < from + count; i++)
+        w->times[i]++;
+    if (from == 0)
+        w->large *= w->large; /* overflows */
+    helped += !a_caller;
+    w->at_once--;
+}
+
+static void call(unsigned *state)
+{
+    work *w = calloc(1, sizeof *w);
+    const ptrdiff_t n = rand_r(state) % LARGEST + 1, piece = rand_r(state) % n + 1;
+    w->times = calloc((size_t)n, 1);
+    w->large = 3e38f;
+    w->helpers = rand_r(state) % HELPERS + 1;
+    w->rounding = rand_r(state) % 2 ? FE_UPWARD : FE_TONEAREST;
+    fesetround(w->rounding);
+    feclearexcept(FE_ALL_EXCEPT);
+    const int raised = fg_workers_run(n, piece, w->helpers, rand_r(state) % 2, part, w);
+    if (!((raised | fetestexcept(FE_ALL_EXCEPT)) & FE_OVERFLOW))
+        fail("a flag was lost");
+    for (ptrdiff_t i = 0; i < n; i++)
+        if (w->times[i] != 1)
+            fail("an element not once");
+    free(w->times);
+    free(w);
+}
+
+static void *caller(void *number)
+{
+    unsigned state = *(unsigned *)number;
+    a_caller = 1;
+    for (int i = 0; i < CALLS; i++)
+        call(&state);
+    return NULL;
+}
+
+int main(void)
+{
+    pthread_t threads[CALLERS];
+    unsigned numbers[CALLERS];
+    if (fg_workers_start(HELPERS) != HELPERS)
+        fail("no workers");
+    for (unsigned i = 0; i < CALLERS; i++) {
+        numbers[i] = i + 1;
+        pthread_create(&threads[i], NULL, caller, &numbers[i]);
+    }
+    for (int i = 0; i < CALLERS; i++)
+        pthread_join(threads[i], NULL);
+    printf("%d calls, %d pieces by workers\n", CALLERS * CALLS, helped);
+    return wrong || !helped;
+}
