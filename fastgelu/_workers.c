@@ -170,8 +170,7 @@ static int help(fg_job *job)
     int piece;
     while ((piece = last_piece(job, &generation)) >= 0) {
         if (generation != before) {
-            fesetenv(&job->environment);
-            feclearexcept(FE_ALL_EXCEPT);
+            fesetenv(&job->environment); /* with flags that the caller has too */
             before = generation;
         }
         compute(job, piece);

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { CALLERS = 4, CALLS = 2000, HELPERS = 3, LARGEST = 5000 };
+enum { CALLERS = 4, CALLS = 2000, CLOSE_CALLS = 100000, HELPERS = 3, LARGEST = 5000 };
 
 /* On the heap, and gone as soon as the caller has returned. */
 typedef struct work {
@@ -71,9 +71,32 @@ static void *caller(void *number)
     return NULL;
 }
 
+static void briefly(const void *rounding, ptrdiff_t from, ptrdiff_t count)
+{
+    static atomic_int at_once;
+    (void)from;
+    (void)count;
+    if (++at_once > 2)
+        fail("more threads than asked for, from another call");
+    if (fegetround() != *(const int *)rounding)
+        fail("the rounding mode of another call");
+    at_once--;
+}
+
+/* Calls that follow so closely that a worker may step from one into the next. */
+static void *close_calls(void *nothing)
+{
+    for (int i = 0; i < CLOSE_CALLS; i++) {
+        const int rounding = i % 2 ? FE_UPWARD : FE_TONEAREST;
+        fesetround(rounding);
+        fg_workers_run(8, 1, 1, 1, briefly, &rounding);
+    }
+    return nothing;
+}
+
 int main(void)
 {
-    pthread_t threads[CALLERS];
+    pthread_t threads[CALLERS], another;
     unsigned numbers[CALLERS];
     if (fg_workers_start(HELPERS) != HELPERS)
         fail("no workers");
@@ -81,6 +104,8 @@ int main(void)
         numbers[i] = i + 1;
         pthread_create(&threads[i], NULL, caller, &numbers[i]);
     }
+    pthread_create(&another, NULL, close_calls, NULL);
+    pthread_join(another, NULL);
     for (int i = 0; i < CALLERS; i++)
         pthread_join(threads[i], NULL);
     printf("%d calls, %d pieces by workers\n", CALLERS * CALLS, helped);
