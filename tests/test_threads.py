@@ -665,6 +665,35 @@ print(most)
     assert 8 <= int(printed) <= 8 + 2
 
 
+@needs_openmp
+@needs_proc
+def test_as_many_callers_as_threads_have_no_workers(run):
+    printed = run(
+        WORKERS
+        + """
+import fastgelu
+fastgelu.set_num_threads(3)
+x = data(1 << 21)
+fastgelu.gelu(x)
+theirs = workers()
+together = threading.Barrier(3)
+def work():
+    y = np.empty_like(x)
+    together.wait()
+    for _ in range(100):
+        fastgelu.gelu(x, out=y)
+def used():
+    return sum(int(open(f"/proc/self/task/{t}/schedstat").read().split()[0]) for t in theirs)
+before, start = used(), time.process_time_ns()
+threads = [threading.Thread(target=work) for _ in range(3)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+print((used() - before) / (time.process_time_ns() - start))
+"""
+    )
+    assert float(printed) < 0.15
+
+
 @needs_proc
 @pytest.mark.parametrize("backend", ["loky", "multiprocessing"])
 def test_joblib_processes_keep_to_their_share(run, backend):
