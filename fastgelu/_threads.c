@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* _threads.c: splits the work of an inner loop over OpenMP's threads, and decides over how many.
- * Where the compiler has no OpenMP, everything is computed by the caller. */
+/* _threads.c: splits the work of an inner loop over threads, and decides over how many.
+ *
+ * The threads are our own (_workers.c). How many there may be is OpenMP's setting, which
+ * OMP_NUM_THREADS, threadpoolctl and torch change, but its parallel regions are not used: they end only
+ * when every thread of the team has arrived, and behind another library's threads that spin on the
+ * CPUs that takes milliseconds (native/NOTES.md). Where the compiler has no OpenMP, everything is
+ * computed by the caller. */
 #include "_threads.h"
 #include "_workers.h"
 
@@ -11,15 +16,17 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-/* A thread gets no less than this many bytes of output. */
+/* A thread gets no less than this many bytes of output. From half of it on calls in close succession
+ * gain (benchmarks/threads.py, sizes). */
 static _Atomic ptrdiff_t piece_bytes = 64 << 10;
 
-/* Work is handed out in so many pieces a thread, of so many bytes of output at least and at most,
- * so that a thread that the system holds up leaves its share to the others. */
-/* Work of so many bytes of output gains from a worker that sleeps. */
-enum { WAKE_BYTES = 1 << 20 };
-
+/* Work is handed out in so many pieces a thread, so that one that the system holds up leaves its
+ * share to the others, and of so many bytes of output: the last is what the caller may have to wait
+ * for. */
 enum { SHARES = 8, LEAST_BYTES = 32 << 10, MOST_BYTES = 1 << 20 };
+
+/* From here on it is worth the 10 to 20 µs that waking a worker can cost the caller. */
+enum { WAKE_BYTES = 1 << 20 };
 
 /* Pieces begin at multiples of this many elements: whole vectors, and whole cache lines of a
  * well aligned output. */
@@ -27,8 +34,8 @@ enum { WHOLE = 256 };
 
 /* ---- fork ------------------------------------------------------------------ */
 
-/* The threads of OpenMP do not survive a fork, and the child's runtime would wait for them. It may
- * be another library that has started them, so every forked child is serial. */
+/* Threads do not survive a fork, and locks of OpenMP's runtime may be held by one that is gone. It
+ * may be another library that uses it, so every forked child is serial. */
 static volatile int forked;
 
 static void in_child(void)
@@ -149,11 +156,13 @@ void fg_split(ptrdiff_t n, ptrdiff_t size, fg_part *part, const void *work)
     if (!helpers)
         part(work, 0, n);
     else {
-        ptrdiff_t piece = n / taken / SHARES;
-        const ptrdiff_t fewest = (least < LEAST_BYTES / size ? least : LEAST_BYTES / size);
-        piece = piece < fewest ? fewest : piece > MOST_BYTES / size ? MOST_BYTES / size : piece;
+        const ptrdiff_t most = MOST_BYTES / size;
+        ptrdiff_t piece = n / taken / SHARES, fewest = LEAST_BYTES / size;
+        fewest = least < fewest ? least : fewest;
+        piece = piece < fewest ? fewest : piece > most ? most : piece;
         piece = (piece + WHOLE - 1) / WHOLE * WHOLE;
-        const int raised = fg_workers_run(n, piece, helpers, n * size >= WAKE_BYTES, part, work);
+        const int wake = n * size >= WAKE_BYTES;
+        const int raised = fg_workers_run(n, piece, helpers, wake, part, work);
         if (raised)
             feraiseexcept(raised);
     }
