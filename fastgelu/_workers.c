@@ -3,9 +3,7 @@
 #if defined(_OPENMP) /* or nothing says how many threads there may be */
 
 #if defined(__linux__) && !defined(_GNU_SOURCE)
-#define _GNU_SOURCE /* a thread's CPU */
-#elif !defined(_POSIX_C_SOURCE)
-#define _POSIX_C_SOURCE 200809L
+#define _GNU_SOURCE /* a thread's CPU, and POSIX under -std=c11 */
 #endif
 
 #include "_workers.h"
@@ -13,11 +11,15 @@
 #include <fenv.h>
 #include <pthread.h>
 #include <sched.h>
-#include <semaphore.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <time.h>
+#if defined(__APPLE__)
+#include <dispatch/dispatch.h>
+#else
+#include <semaphore.h>
+#endif
 
 /* A worker looks for more work for so long after its last, and sleeps then: one that is awake begins
  * in less than a microsecond, one asleep in ten or more. Work that is not worth waking it does so
@@ -122,8 +124,40 @@ static void compute(const fg_job *job, int piece)
 
 static atomic_uint posted;       /* jobs, ever */
 static atomic_int awake, asleep; /* workers without work */
-static sem_t bed;                /* where those asleep wait */
 static atomic_int callers_cpu = -1;
+
+/* Where those asleep wait. macOS has no such semaphores of POSIX; untested. */
+#if defined(__APPLE__)
+static dispatch_semaphore_t bed;
+static int make_bed(void)
+{
+    bed = dispatch_semaphore_create(0);
+    return !bed;
+}
+static void sleep_until_woken(void)
+{
+    dispatch_semaphore_wait(bed, DISPATCH_TIME_FOREVER);
+}
+static void wake_one(void)
+{
+    dispatch_semaphore_signal(bed);
+}
+#else
+static sem_t bed;
+static int make_bed(void)
+{
+    return sem_init(&bed, 0, 0);
+}
+static void sleep_until_woken(void)
+{
+    while (sem_wait(&bed) != 0) {
+    }
+}
+static void wake_one(void)
+{
+    sem_post(&bed);
+}
+#endif
 
 static int current_cpu(void)
 {
@@ -154,7 +188,7 @@ static void leave_the_callers_cpu(void)
 #endif
 }
 
-/* One of those asleep, for whom the semaphore has to be raised. */
+/* Counts one of those asleep as awake, who has to be woken then. */
 static int rouse(void)
 {
     int before = asleep;
@@ -202,22 +236,21 @@ static void *worker(void *nothing)
         asleep++;
         /* a job posted before that has woken others only */
         if (posted == seen || !rouse())
-            while (sem_wait(&bed) != 0) {
-            }
+            sleep_until_woken();
     }
     return nothing;
 }
 
 int fg_workers_start(int count)
 {
-    static atomic_int started;
+    static atomic_int started, failed; /* once: for ever */
     static atomic_flag starting = ATOMIC_FLAG_INIT;
-    static int prepared, failed;
-    if (started >= count || atomic_flag_test_and_set(&starting))
+    static int prepared;
+    if (started >= count || failed || atomic_flag_test_and_set(&starting))
         return started;
     sigset_t all, before;
     if (!prepared)
-        failed = sem_init(&bed, 0, 0);
+        failed = make_bed();
     prepared = 1;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are for the program's own threads */
@@ -267,7 +300,7 @@ int fg_workers_run(ptrdiff_t n, ptrdiff_t piece, int helpers, int wake, fg_part 
     posted++;
     if (wake || start < last_end + SPIN_NS)
         for (int missing = helpers - awake; missing > 0 && rouse(); missing--)
-            sem_post(&bed);
+            wake_one();
     int own = 0, mine;
     while ((mine = next_piece(job)) >= 0) {
         compute(job, mine);
