@@ -304,7 +304,7 @@ print(float(open(f"/proc/self/task/{worker}/schedstat").read().split()[0]) - bef
 """
     )
     middle, large, spun = map(float, printed.split())
-    assert middle <= 10 and large >= 40 and spun < 1e6
+    assert middle <= 10 and large >= 20 and spun < 1e6
 
 
 @needs_openmp
