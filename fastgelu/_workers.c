@@ -30,6 +30,11 @@ enum { SPIN_NS = 100 * 1000 };
  * others, perhaps to just that worker. */
 enum { LOOKS = 1000 };
 
+/* Where a piece takes longer than all that the caller has computed meanwhile, its worker has lost its
+ * CPU to others, and is likely to again. Then callers compute alone until that has taken them so many
+ * times as long as the wait. */
+enum { ALONE = 16 };
+
 /* So many callers have workers at the same time. One more computes alone. */
 enum { JOBS = 8 };
 
@@ -269,17 +274,19 @@ int fg_workers_start(int count)
 
 /* ---- callers --------------------------------------------------------------- */
 
-static _Atomic int64_t last_end;
+static _Atomic int64_t last_end, alone;
 
 int fg_workers_run(ptrdiff_t n, ptrdiff_t piece, int helpers, int wake, fg_part *part,
                    const void *work)
 {
     const int64_t start = now_ns();
-    fg_job *job = jobs;
+    fg_job *job = alone > 0 ? jobs + JOBS : jobs;
     while (job < jobs + JOBS && atomic_exchange(&job->owned, 1))
         job++;
     if (job == jobs + JOBS) {
         part(work, 0, n);
+        if (alone > 0)
+            alone -= now_ns() - start;
         return 0;
     }
     if (piece <= n / MOST_PIECES)
@@ -306,6 +313,7 @@ int fg_workers_run(ptrdiff_t n, ptrdiff_t piece, int helpers, int wake, fg_part 
         compute(job, mine);
         own++;
     }
+    const int64_t computed = now_ns();
     for (int looks = 0; job->done != pieces - own; looks++)
         if (looks < LOOKS)
             pause_cpu();
@@ -313,7 +321,10 @@ int fg_workers_run(ptrdiff_t n, ptrdiff_t piece, int helpers, int wake, fg_part 
             sched_yield();
     const int raised = job->raised;
     job->owned = 0;
-    last_end = now_ns();
+    const int64_t end = now_ns(), waited = end - computed;
+    if (waited > computed - start && waited > SPIN_NS)
+        alone = ALONE * waited;
+    last_end = end;
     return raised;
 }
 

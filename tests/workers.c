@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 enum { CALLERS = 4, CALLS = 2000, CLOSE_CALLS = 100000, HELPERS = 3, LARGEST = 5000 };
 
@@ -94,8 +95,20 @@ static void *close_calls(void *nothing)
     return nothing;
 }
 
+/* Workers are as if they had lost their CPU. */
+static void held_up(const void *times, ptrdiff_t from, ptrdiff_t count)
+{
+    const struct timespec piece = {0, a_caller ? 20000 : 5000000};
+    (void)from;
+    (void)count;
+    nanosleep(&piece, NULL);
+    if (!a_caller)
+        ++*(atomic_int *)times;
+}
+
 int main(void)
 {
+    static atomic_int times;
     pthread_t threads[CALLERS], another;
     unsigned numbers[CALLERS];
     if (fg_workers_start(HELPERS) != HELPERS)
@@ -108,6 +121,11 @@ int main(void)
     pthread_join(another, NULL);
     for (int i = 0; i < CALLERS; i++)
         pthread_join(threads[i], NULL);
+    a_caller = 1;
+    for (int i = 0; i < 100; i++)
+        fg_workers_run(8, 1, 1, 1, held_up, &times);
+    if (times > 20)
+        fail("work for workers that keep the caller waiting");
     printf("%d calls, %d pieces by workers\n", CALLERS * CALLS, helped);
     return wrong || !helped;
 }
