@@ -24,7 +24,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 SOURCES := pyproject.toml setup.py MANIFEST.in $(wildcard README.md) \
            $(wildcard native/*.in) \
            $(shell find fastgelu native/include native/src -type f -not -name '*.py[cod]' -not -name '*~')
-C_FILES := $(shell find native fastgelu examples -type f '(' -name '*.c' -o -name '*.h' -o -name '*.cpp' ')' \
+C_FILES := $(shell find native fastgelu examples tests -type f '(' -name '*.c' -o -name '*.h' -o -name '*.cpp' ')' \
                    -not -path '*/build/*')
 
 .NOTPARALLEL:

@@ -220,7 +220,8 @@ library = {
 }
 extension = Extension(
     "fastgelu._ufuncs",
-    ["fastgelu/_ufuncs.pyx"] + [f"fastgelu/_{n}.c" for n in ("calls", "loops", "plan", "threads")],
+    ["fastgelu/_ufuncs.pyx"]
+    + [f"fastgelu/_{n}.c" for n in ("calls", "loops", "plan", "threads", "workers")],
     include_dirs=[str(HEADER.parent), str(NATIVE / "src"), "fastgelu", numpy.get_include()],
     define_macros=[
         ("NPY_NO_DEPRECATED_API", "NPY_1_25_API_VERSION"),

@@ -190,7 +190,7 @@ class Bench:
             fastgelu.set_num_threads(threads)
 
         def pause():
-            time.sleep(0.01)  # OpenMP's threads sleep some milliseconds after their last work
+            time.sleep(0.002)  # workers sleep soon after their last work
 
         try:
             for name in names:
@@ -199,7 +199,7 @@ class Bench:
                     n = 1 << shift
                     args = [a[:n] for a in [self.dy, self.x][-ufunc.nin :]]
                     call = lambda u=ufunc, a=args, n=n: u(*a, out=self.y[:n])  # noqa: E731
-                    repeats = max(1, (1 << 19) // n)
+                    repeats = max(1, (1 << 22) // n)
                     us = least(
                         {
                             "one": (one, call, repeats),

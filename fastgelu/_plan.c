@@ -158,7 +158,7 @@ static void repeat(fg_plan *plan)
     unsigned repeated = 0;
     while (plan->elements < 4 * (row + at_once) && at_once > LEAST / size)
         at_once /= 2;
-    const intptr_t length = row + at_once;
+    intptr_t length = row + at_once;
     if (row < 2 || row * size > LONGEST_ROW || plan->elements < 4 * length)
         return;
     for (int o = 0; o < operands; o++) {
@@ -170,13 +170,20 @@ static void repeat(fg_plan *plan)
         else if (outer[o] != row * size)
             return;
     }
+    /* The last input alone: there are kernels for rows, which need little behind one. */
+    plan->whole =
+        repeated == 1u << (out - 1) && f->form && row >= FG_SHORTEST_ROW && fg_has_rows(f);
+    if (plan->whole)
+        length = row + LEAST / size;
     for (int o = 0; o < out; o++)
         if (repeated >> o & 1) {
             /* half a page from the output, modulo pages: loads beside stores at the same place of
              * another page wait for these */
             char *memory = malloc((size_t)(length * size + PAGE)), *copy = memory;
-            if (!memory)
+            if (!memory) {
+                plan->whole = 0;
                 return; /* what was copied serves as one row */
+            }
             copy += ((uintptr_t)plan->data[out] + PAGE / 2 - (uintptr_t)memory) % PAGE;
             for (intptr_t i = 0; i < length; i += row) {
                 const intptr_t n = length - i < row ? length - i : row;
@@ -186,9 +193,6 @@ static void repeat(fg_plan *plan)
             plan->copies[o] = memory;
             plan->data[o] = copy;
         }
-    /* The last input alone: there are kernels for rows. */
-    plan->whole =
-        repeated == 1u << (out - 1) && f->form && row >= FG_SHORTEST_ROW && fg_has_rows(f);
     plan->past = plan->whole && out > 2 && operands == out + 1 &&
                  plan->data[out] != plan->data[0] && plan->data[out] != plan->data[1] &&
                  fg_streams(f->inputs - 1, f->outputs, plan->elements * size);

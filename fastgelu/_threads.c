@@ -1,7 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* _threads.c: splits the work of an inner loop over OpenMP's threads, and decides over how many.
- * Where the compiler has no OpenMP, everything is computed by the caller. */
+/* _threads.c: splits the work of an inner loop over threads, and decides over how many.
+ *
+ * The threads are our own (_workers.c). How many there may be is OpenMP's setting, which
+ * OMP_NUM_THREADS, threadpoolctl and torch change, but its parallel regions are not used: they end only
+ * when every thread of the team has arrived, and behind another library's threads that spin on the
+ * CPUs that takes milliseconds (native/NOTES.md). Where the compiler has no OpenMP, everything is
+ * computed by the caller. */
 #include "_threads.h"
+#include "_workers.h"
 
 #ifdef _OPENMP
 
@@ -10,16 +16,17 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-/* A thread gets no less than this many bytes of output. Calls in close succession on an idle
- * machine gain from 64 KiB on (benchmarks/threads.py, sizes). But where another pool of threads has
- * just worked, such as that of a matrix product in NumPy, its threads still spin on the CPUs, and
- * the end of a parallel region waits for a worker that gets none: 1 to 3 ms a call, measured with
- * examples/minilm.py. Splitting begins where that is not many times the call itself. */
-static _Atomic ptrdiff_t piece_bytes = 4 << 20;
+/* A thread gets no less than this many bytes of output. From half of it on calls in close succession
+ * gain (benchmarks/threads.py, sizes). */
+static _Atomic ptrdiff_t piece_bytes = 64 << 10;
 
-/* Work is handed out in pieces of at most this many bytes, so that a thread that the system holds
- * up leaves its share to the others. From 64 KiB to 4 MiB the size made no difference. */
-enum { MOST_BYTES = 1 << 20 };
+/* Work is handed out in so many pieces a thread, so that one that the system holds up leaves its
+ * share to the others, and of so many bytes of output: the last is what the caller may have to wait
+ * for. */
+enum { SHARES = 8, LEAST_BYTES = 32 << 10, MOST_BYTES = 1 << 20 };
+
+/* From here on it is worth the 10 to 20 µs that waking a worker can cost the caller. */
+enum { WAKE_BYTES = 1 << 20 };
 
 /* Pieces begin at multiples of this many elements: whole vectors, and whole cache lines of a
  * well aligned output. */
@@ -27,8 +34,8 @@ enum { WHOLE = 256 };
 
 /* ---- fork ------------------------------------------------------------------ */
 
-/* The threads of OpenMP do not survive a fork, and the child's runtime would wait for them. It may
- * be another library that has started them, so every forked child is serial. */
+/* Threads do not survive a fork, and locks of OpenMP's runtime may be held by one that is gone. It
+ * may be another library that uses it, so every forked child is serial. */
 static volatile int forked;
 
 static void in_child(void)
@@ -130,35 +137,6 @@ static int take(int threads)
     return taken;
 }
 
-static int flags_raised_by_workers(ptrdiff_t n, ptrdiff_t piece, int threads, fg_part *part,
-                                   const void *work)
-{
-    const ptrdiff_t pieces = (n + piece - 1) / piece;
-    fenv_t callers;
-    int raised = 0;
-    fegetenv(&callers);
-#pragma omp parallel num_threads(threads) reduction(| : raised)
-    {
-        const int worker = omp_get_thread_num() != 0;
-        fenv_t own;
-        if (worker) {
-            fegetenv(&own);
-            fesetenv(&callers);
-            feclearexcept(FE_ALL_EXCEPT);
-        }
-#pragma omp for schedule(dynamic) nowait
-        for (ptrdiff_t i = 0; i < pieces; i++) {
-            const ptrdiff_t left = n - i * piece;
-            part(work, i * piece, left < piece ? left : piece);
-        }
-        if (worker) {
-            raised = fetestexcept(FE_ALL_EXCEPT);
-            fesetenv(&own);
-        }
-    }
-    return raised;
-}
-
 void fg_split(ptrdiff_t n, ptrdiff_t size, fg_part *part, const void *work)
 {
     const ptrdiff_t least = piece_bytes / size;
@@ -170,16 +148,21 @@ void fg_split(ptrdiff_t n, ptrdiff_t size, fg_part *part, const void *work)
     if (threads > n / least)
         threads = (int)(n / least);
     const int taken = take(threads);
-    if (taken == 1)
+    int helpers = taken - 1;
+    if (helpers) {
+        const int workers = fg_workers_start(helpers);
+        helpers = workers < helpers ? workers : helpers;
+    }
+    if (!helpers)
         part(work, 0, n);
     else {
-        ptrdiff_t piece = n / taken / 4;
-        if (piece < least)
-            piece = n / taken;
-        if (piece > MOST_BYTES / size)
-            piece = MOST_BYTES / size;
+        const ptrdiff_t most = MOST_BYTES / size;
+        ptrdiff_t piece = n / taken / SHARES, fewest = LEAST_BYTES / size;
+        fewest = least < fewest ? least : fewest;
+        piece = piece < fewest ? fewest : piece > most ? most : piece;
         piece = (piece + WHOLE - 1) / WHOLE * WHOLE;
-        const int raised = flags_raised_by_workers(n, piece, taken, part, work);
+        const int wake = n * size >= WAKE_BYTES;
+        const int raised = fg_workers_run(n, piece, helpers, wake, part, work);
         if (raised)
             feraiseexcept(raised);
     }

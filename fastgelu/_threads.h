@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* _threads.h: splits the work of an inner loop over OpenMP's threads, and decides over how many. */
+/* _threads.h: splits the work of an inner loop over threads, and decides over how many. */
 #ifndef FASTGELU_THREADS_H
 #define FASTGELU_THREADS_H
 

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import oracle
@@ -116,14 +117,16 @@ def test_same_bits_for_any_number_of_threads(entry, rng, small_pieces):
                 assert same(in_place, want), (n, count)
 
 
-def test_same_bits_at_full_size(rng):
+@pytest.mark.parametrize("n", [(1 << 16) + 5, (9 << 20) + 5])
+def test_same_bits_at_full_size(rng, n):
     """With the true thresholds, past the last-level cache too."""
-    x = rng.normal(0, 3, (9 << 20) + 5).astype(np.float32)
+    x = rng.normal(0, 3, n).astype(np.float32)
     with fastgelu.num_threads(1):
         want = fastgelu.gelu_tanh(x)
     for count in (2, 3, 7):
         with fastgelu.num_threads(count):
-            assert same(fastgelu.gelu_tanh(x), want), count
+            for _ in range(4):  # the first may not wake workers
+                assert same(fastgelu.gelu_tanh(x), want), count
 
 
 @pytest.mark.parametrize("step", [2, -1, -3])
@@ -191,28 +194,184 @@ def test_the_last_level_cache_is_what_decides(tmp_path):
     assert _threads.last_level_cache(tmp_path / "nothing") == 0
 
 
+# ---- workers ----------------------------------------------------------------------------------
+
+WORKERS = """
+main = set(os.listdir("/proc/self/task"))
+
+def workers():
+    return [int(tid) for tid in sorted(set(os.listdir("/proc/self/task")) - main)]
+
+def status(tid, name):
+    for line in open(f"/proc/self/task/{tid}/status"):
+        if line.startswith(name + ":"):
+            return line.split()[1]
+"""
+
+
 @needs_openmp
 @needs_proc
 def test_large_arrays_do_go_to_threads(run):
-    """And small ones do not."""
+    """And small ones do not; nor does the import start any, nor a call with one thread."""
     printed = run(
         """
-import fastgelu
-fastgelu.set_num_threads(3)
 alone = tasks()
+import fastgelu
+assert tasks() == alone
+fastgelu.set_num_threads(1)
+fastgelu.gelu(data())
+assert tasks() == alone
+fastgelu.set_num_threads(3)
 fastgelu.gelu(data(1 << 14))
 assert tasks() == alone
+fastgelu.gelu(data(1 << 15))
+print(tasks() - alone)
 for dtype in (np.float32, np.float64, np.int8, "c"):
     fastgelu.gelu(data() if dtype == "c" else data().astype(dtype))
-    print(dtype, tasks() - alone)
+    print(tasks() - alone)
 fastgelu.set_num_threads(2)
 fastgelu.gelu(data())
-time.sleep(0.2)
 print(tasks() - alone)
 """
     )
-    *large, after = [int(line.split()[-1]) for line in printed.splitlines()]
-    assert large == [2, 2, 2, 2] and after in (1, 2)  # LLVM's runtime keeps its threads
+    assert printed.split() == ["1"] + ["2"] * 5
+
+
+@needs_openmp
+@needs_proc
+def test_workers_take_no_signals(run):
+    run(
+        WORKERS
+        + """
+import fastgelu
+fastgelu.set_num_threads(3)
+before = status(os.getpid(), "SigBlk")
+fastgelu.gelu(data())
+assert status(os.getpid(), "SigBlk") == before
+masks = [int(status(tid, "SigBlk"), 16) for tid in workers()]
+assert len(masks) == 2
+for sig in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+    assert all(mask >> sig - 1 & 1 for mask in masks), sig
+"""
+    )
+
+
+@needs_openmp
+@needs_proc
+def test_no_memory_for_a_worker(run):
+    """Then the caller computes alone."""
+    run(
+        """
+import resource
+import fastgelu
+x = data()
+out = np.empty_like(x)
+want = check()
+fastgelu.set_num_threads(40)
+alone = tasks()
+size = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (size + (1 << 20), resource.RLIM_INFINITY))
+for _ in range(3):
+    fastgelu.gelu(x, out=out)
+used = tasks() - alone
+resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY,) * 2)
+assert np.array_equal(out, want) and used < 39 - 1, used
+""",
+        FASTGELU_NUM_THREADS="1",
+    )
+
+
+@needs_openmp
+@needs_proc
+def test_who_is_woken(run):
+    """Workers sleep soon, and single calls of middle-sized work let them; large work does not."""
+    printed = run(
+        WORKERS
+        + """
+import fastgelu
+fastgelu.set_num_threads(2)
+fastgelu.gelu(data())
+[worker] = workers()
+for n in (1 << 16, 1 << 20):
+    before = int(status(worker, "voluntary_ctxt_switches"))
+    for _ in range(50):
+        time.sleep(0.002)
+        fastgelu.gelu(data(n))
+    print(int(status(worker, "voluntary_ctxt_switches")) - before)
+before = float(open(f"/proc/self/task/{worker}/schedstat").read().split()[0])
+time.sleep(0.2)
+print(float(open(f"/proc/self/task/{worker}/schedstat").read().split()[0]) - before)
+"""
+    )
+    middle, large, spun = map(float, printed.split())
+    assert middle <= 10 and large >= 20 and spun < 1e6
+
+
+@needs_openmp
+@needs_proc
+@pytest.mark.skipif(
+    _threads.affinity() < 2 or not hasattr(os, "SCHED_IDLE"),
+    reason="needs two CPUs, and Linux's policy for what may wait",
+)
+def test_a_worker_without_a_cpu_is_not_waited_for(run):
+    """It may run where another process does, and only when that one does not."""
+    printed = run(
+        WORKERS
+        + """
+import fastgelu, statistics
+x = data(1 << 19)
+y = np.empty_like(x)
+def call(threads):
+    fastgelu.set_num_threads(threads)
+    start = time.perf_counter()
+    fastgelu.gelu(x, out=y)
+    return time.perf_counter() - start
+call(2)
+[worker] = workers()
+ours, its = sorted(os.sched_getaffinity(0))[:2]
+busy = os.fork()
+if busy == 0:
+    os.sched_setaffinity(0, {its})
+    while os.getppid() != 1:
+        pass
+    os._exit(0)
+os.sched_setaffinity(0, {ours})
+os.sched_setaffinity(worker, {its})
+os.sched_setscheduler(worker, os.SCHED_IDLE, os.sched_param(0))
+time.sleep(0.05)
+times = [[call(threads) for threads in (1, 2)] for _ in range(100)]
+os.kill(busy, signal.SIGKILL)
+print(*map(statistics.median, zip(*times)))
+"""
+    )
+    alone, together = map(float, printed.split())
+    assert together < 2 * alone
+
+
+@needs_openmp
+@pytest.mark.parametrize("sanitizer", ["thread", "address,undefined"])
+def test_workers_under_a_sanitizer(tmp_path, sanitizer):
+    """Callers with all kinds of work, which is gone when they have returned."""
+    tests = Path(__file__).parent
+    sources = [tests / "workers.c", tests.parent / "fastgelu" / "_workers.c"]
+    compiler = shutil.which("gcc") or shutil.which("clang")
+    if compiler is None or not sources[1].exists():
+        pytest.skip("needs gcc or clang, and the sources of the package")
+    flags = ["-g", "-O1", "-std=c11", "-D_GNU_SOURCE", "-D_OPENMP=201511", "-Wall", "-Wextra"]
+    flags += ["-Werror", f"-fsanitize={sanitizer}", f"-I{sources[1].parent}"]
+    program = tmp_path / "workers"
+    done = subprocess.run(
+        [compiler, *flags, *sources, "-o", program, "-lm", "-lpthread"],
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode != 0 and "cannot find" in done.stderr:
+        pytest.skip(f"{compiler} has no -fsanitize={sanitizer} here")
+    assert done.returncode == 0, done.stderr
+    done = subprocess.run([program], capture_output=True, text=True, timeout=100)
+    if "unexpected memory mapping" in done.stderr:
+        pytest.skip("the sanitizer cannot run under this kernel's layout of memory")
+    assert done.returncode == 0 and not done.stderr, done.stdout + done.stderr
 
 
 def test_eight_python_threads_at_once(rng, small_pieces):
@@ -481,7 +640,7 @@ assert fastgelu.get_num_threads() == 5
 @needs_openmp
 @needs_proc
 def test_concurrent_callers_share_the_threads(run):
-    """While eight callers compute, there are workers for hardly any of them."""
+    """Eight callers, and the workers of one."""
     printed = run(
         """
 import fastgelu
@@ -503,7 +662,36 @@ for thread in threads: thread.join()
 print(most)
 """
     )
-    assert 8 <= int(printed) <= 8 + 2 * 2
+    assert 8 <= int(printed) <= 8 + 2
+
+
+@needs_openmp
+@needs_proc
+def test_as_many_callers_as_threads_have_no_workers(run):
+    printed = run(
+        WORKERS
+        + """
+import fastgelu
+fastgelu.set_num_threads(3)
+x = data(1 << 21)
+fastgelu.gelu(x)
+theirs = workers()
+together = threading.Barrier(3)
+def work():
+    y = np.empty_like(x)
+    together.wait()
+    for _ in range(100):
+        fastgelu.gelu(x, out=y)
+def used():
+    return sum(int(open(f"/proc/self/task/{t}/schedstat").read().split()[0]) for t in theirs)
+before, start = used(), time.process_time_ns()
+threads = [threading.Thread(target=work) for _ in range(3)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+print((used() - before) / (time.process_time_ns() - start))
+"""
+    )
+    assert float(printed) < 0.15
 
 
 @needs_proc
@@ -577,13 +765,14 @@ assert np.array_equal(check(), want) and fastgelu.get_num_threads() == """
 
 @needs_fork
 @needs_proc
-def test_fork_during_a_call_of_another_thread(run):
+@pytest.mark.parametrize("n", [1 << 16, 1 << 22])
+def test_fork_during_a_call_of_another_thread(run, n):
     run(
         CHILD
-        + """
+        + f"""
 import fastgelu
 fastgelu.set_num_threads(2)
-x = data(1 << 22)
+x = data({n})
 stop = False
 def work():
     while not stop:
@@ -592,7 +781,7 @@ thread = threading.Thread(target=work)
 thread.start()
 def alone_child():
     signal.alarm(20)
-    check()
+    check(x[: 1 << 16])
     assert fastgelu.get_num_threads() == 1
 for _ in range(20):
     in_child(alone_child)
@@ -603,7 +792,6 @@ thread.join()
 
 
 OTHER = """
-#include <fenv.h>
 #include <omp.h>
 int team(void) {
     int count = 0;
@@ -611,13 +799,6 @@ int team(void) {
     count += 1;
     return count;
 }
-int not_to_nearest(void) {
-    int count = 0;
-#pragma omp parallel num_threads(3) reduction(+ : count)
-    count += fegetround() != FE_TONEAREST;
-    return count;
-}
-int downward(void) { return FE_DOWNWARD; }
 """
 
 
@@ -732,12 +913,12 @@ def test_multiprocessing_pools(tmp_path, method):
 # ---- exit -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("threads", [1, 3])
-def test_exit_with_a_call_in_flight(run, threads):
+@pytest.mark.parametrize("threads, n", [(1, 1 << 23), (3, 1 << 16), (3, 1 << 23)])
+def test_exit_with_a_call_in_flight(run, threads, n):
     source = f"""
 import fastgelu
 fastgelu.set_num_threads({threads})
-x = data(1 << 23).astype(np.float64)
+x = data({n}).astype(np.float64)
 started = threading.Event()
 def work():
     while True:
@@ -756,7 +937,7 @@ print(time.time())
 # ---- the floating-point environment -----------------------------------------------------------
 
 
-@pytest.mark.parametrize("n", [100, 10_000_000])
+@pytest.mark.parametrize("n", [100, 100_000, 10_000_000])
 def test_an_overflow_is_told_for_any_size(n):
     x = np.full(n, 1.5, np.float32)  # the slope is 1.13
     dy = np.ones(n, np.float32)
@@ -814,30 +995,6 @@ def test_workers_compute_as_the_caller(odd_environment, small_pieces, rng):
             got.append(fastgelu.gelu(x))
     assert not same(want, nearest)
     assert all(same(y, want) for y in got)
-
-
-@needs_openmp
-def test_the_callers_environment_ends_with_its_call(run, other_library):
-    """Workers go back to their own: a loop of another library may be their next work."""
-    run(
-        f"""
-import ctypes, ctypes.util
-import fastgelu
-fastgelu.set_num_threads(3)
-other = ctypes.CDLL({other_library!r})
-libm = ctypes.CDLL(ctypes.util.find_library("m"))
-x = data(1 << 22)
-fastgelu.gelu(x)
-assert other.team() == 3
-nearest, downward = libm.fegetround(), other.downward()
-for _ in range(20):
-    assert other.not_to_nearest() == 0
-    libm.fesetround(downward)
-    assert libm.fegetround() == downward
-    fastgelu.gelu(x)
-    libm.fesetround(nearest)
-"""
-    )
 
 
 # ---- large ------------------------------------------------------------------------------------
