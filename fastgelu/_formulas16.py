@@ -465,44 +465,44 @@ def formulas(V, I, K):
 
     def plain_gelu(x):
         y = V.select_negative(x, V.set(K.minus_zero), x)
-        return V.select_infinite(x, y, x)
+        return V.select_infinite(x, y, V.add(x, x))
 
     def plain_gelu_grad(x):
         y = V.select_negative(x, V.set(K.minus_zero), V.set(K.one))
-        return V.select_infinite(x, y, x)
+        return V.select_infinite(x, y, V.add(x, x))
 
     def plain_gelu_backward(dy, x):
         return product(dy, plain_gelu_grad(x))
 
     def plain_gelu_tanh(x):
         y = V.select_negative(x, V.set(K.minus_zero), x)
-        return V.select_infinite(x, y, x)
+        return V.select_infinite(x, y, V.add(x, x))
 
     def plain_gelu_tanh_grad(x):
         y = V.select_negative(x, V.set(K.minus_zero), V.set(K.one))
-        return V.select_infinite(x, y, x)
+        return V.select_infinite(x, y, V.add(x, x))
 
     def plain_gelu_tanh_backward(dy, x):
         return product(dy, plain_gelu_tanh_grad(x))
 
     def plain_gelu_sigmoid(x):
         y = V.select_negative(x, V.set(K.minus_zero), x)
-        return V.select_infinite(x, y, x)
+        return V.select_infinite(x, y, V.add(x, x))
 
     def plain_gelu_sigmoid_grad(x):
         y = V.select_negative(x, V.set(K.minus_zero), V.set(K.one))
-        return V.select_infinite(x, y, x)
+        return V.select_infinite(x, y, V.add(x, x))
 
     def plain_gelu_sigmoid_backward(dy, x):
         return product(dy, plain_gelu_sigmoid_grad(x))
 
     def plain_silu(x):
         y = V.select_negative(x, V.set(K.minus_zero), x)
-        return V.select_infinite(x, y, x)
+        return V.select_infinite(x, y, V.add(x, x))
 
     def plain_silu_grad(x):
         y = V.select_negative(x, V.set(K.minus_zero), V.set(K.one))
-        return V.select_infinite(x, y, x)
+        return V.select_infinite(x, y, V.add(x, x))
 
     def plain_silu_backward(dy, x):
         return product(dy, plain_silu_grad(x))
@@ -510,20 +510,32 @@ def formulas(V, I, K):
     return {
         "gelu": gelu,
         "far_gelu": far_gelu,
+        "plain_gelu": plain_gelu,
         "gelu_grad": gelu_grad,
+        "plain_gelu_grad": plain_gelu_grad,
         "gelu_backward": gelu_backward,
+        "plain_gelu_backward": plain_gelu_backward,
         "gelu_tanh": gelu_tanh,
         "far_gelu_tanh": far_gelu_tanh,
+        "plain_gelu_tanh": plain_gelu_tanh,
         "gelu_tanh_grad": gelu_tanh_grad,
+        "plain_gelu_tanh_grad": plain_gelu_tanh_grad,
         "gelu_tanh_backward": gelu_tanh_backward,
+        "plain_gelu_tanh_backward": plain_gelu_tanh_backward,
         "gelu_sigmoid": gelu_sigmoid,
         "far_gelu_sigmoid": far_gelu_sigmoid,
+        "plain_gelu_sigmoid": plain_gelu_sigmoid,
         "gelu_sigmoid_grad": gelu_sigmoid_grad,
+        "plain_gelu_sigmoid_grad": plain_gelu_sigmoid_grad,
         "gelu_sigmoid_backward": gelu_sigmoid_backward,
+        "plain_gelu_sigmoid_backward": plain_gelu_sigmoid_backward,
         "silu": silu,
         "far_silu": far_silu,
+        "plain_silu": plain_silu,
         "silu_grad": silu_grad,
+        "plain_silu_grad": plain_silu_grad,
         "silu_backward": silu_backward,
+        "plain_silu_backward": plain_silu_backward,
     }
 
 

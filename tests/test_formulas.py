@@ -280,24 +280,31 @@ def test_numpy_gives_the_bits_of_the_kernels(entry, way, some):
     np.testing.assert_array_equal(sweep.canonical(got[right]), sweep.canonical(want[right]))
 
 
-@pytest.mark.parametrize("near", [False, True])
-def test_16_bits_for_every_input(entry, near, rng):
-    """Backward with six dy for each x: all are dy too."""
+@pytest.mark.parametrize("way", ["everywhere", "near", "far", "plain"])
+def test_16_bits_for_every_input(entry, way, rng):
+    """Of each way where it is right. Backward with some dy for each x: all are dy too."""
     if entry.dtype not in _operations.WIDER:
         pytest.skip("more than 16 bits")
-    function = _operations.formulas(entry.dtype, *operations_of(entry.dtype))[entry.name]
-    most = getattr(_operations.constants(entry.dtype), f"{entry.name}_near")
+    constants = _operations.constants(entry.dtype)
+    functions = _operations.formulas(entry.dtype, *operations_of(entry.dtype))
+    function = functions[f"plain_{entry.name}" if way == "plain" else entry.name]
+    near = {"everywhere": [0], "near": [1], "far": [-1], "plain": []}[way]
     every = np.arange(1 << 16, dtype=np.uint16)
     real = np.dtype("float16" if entry.dtype == "f16" else "bfloat16")
-    for _ in range(1 if entry.inputs == 1 else 3 if near else 6):
-        bits = [rng.permutation(every), every][-entry.inputs :]
-        if near:
-            inside = np.abs(_operations.widened(entry.dtype, every)) <= most
-            assert np.count_nonzero(inside) > 30_000
-            bits = [b[inside] for b in bits]
+    t = every & 0x7FFF
+    low, far, end = (getattr(constants, f"{entry.name}_{w}_bits") for w in ("low", "far", "end"))
+    right, fewest = {
+        "everywhere": (t >= 0, 1 << 16),
+        "near": (t < far, 30_000),
+        "far": ((t >= low) & (t <= end), 300),
+        "plain": (~np.isfinite(_operations.widened(entry.dtype, every)), 256),
+    }[way]
+    assert np.count_nonzero(right) >= fewest
+    for _ in range(1 if entry.inputs == 1 else 6 if way == "everywhere" else 3):
+        bits = [b[right] for b in [rng.permutation(every), every][-entry.inputs :]]
         with np.errstate(all="ignore"):
             wide = [_operations.widened(entry.dtype, b) for b in bits]
-            got = _operations.rounded(entry.dtype, function(*wide, near)).view(real)
+            got = _operations.rounded(entry.dtype, function(*wide, *near)).view(real)
             want = entry.ufunc(*(b.view(real) for b in bits))
             assert got.dtype == want.dtype
             np.testing.assert_array_equal(sweep.canonical(got), sweep.canonical(want))

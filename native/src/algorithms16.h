@@ -362,16 +362,17 @@ FG_SLOPE16(silu)
 
 /* ---- infinities and NaN ------------------------------------------------------------- */
 
+/* The sum makes a NaN quiet. */
 #define FG_PLAIN16(form)                                               \
     static FG_INLINE V FG_H(plain_##form)(V x)                         \
     {                                                                  \
         const V y = v_select_negative(x, FG_K(minus_zero), x);         \
-        return v_select_infinite(x, y, x);                             \
+        return v_select_infinite(x, y, v_add(x, x));                   \
     }                                                                  \
     static FG_INLINE V FG_H(plain_##form##_grad)(V x)                  \
     {                                                                  \
         const V y = v_select_negative(x, FG_K(minus_zero), FG_K(one)); \
-        return v_select_infinite(x, y, x);                             \
+        return v_select_infinite(x, y, v_add(x, x));                   \
     }                                                                  \
     static FG_INLINE V FG_H(plain_##form##_backward)(V dy, V x)        \
     {                                                                  \

@@ -642,7 +642,7 @@ def render(text, source=SOURCE):
     lines += ["", *FORMULAS.format(source=source.name).splitlines()]
     for function in translator.functions.values():
         lines += ["", *indent(function)]
-    names = [way + name for name in registered() for way in ("", "near_", "far_")]
+    names = [way + name for name in registered() for way in ("", "near_", "far_", "plain_")]
     names = [name for name in names if name in translator.functions]
     lines += ["", "    return {", *(f'        "{name}": {name},' for name in names), "    }"]
     operations = sorted(translator.operations)
