@@ -164,18 +164,20 @@ FG_AS_REALS_16(bf16)
 
 /* The loops by real type: run_gelu_f32 for 16 bits too. */
 #define FG_RUN_f32(function) blocks_##function##_f32
-#define FG_RUN_f64(function) run_##function##_f64
+#define FG_RUN_f64(function) blocks_##function##_f64
 #define FG_RUN_f16 FG_RUN_f32
 #define FG_RUN_bf16 FG_RUN_f32
-#define FG_RUN_BACKWARD_f32(form) run_##form##_backward_f32
-#define FG_RUN_BACKWARD_f64(form) run_##form##_backward_f64
+#define FG_RUN_BACKWARD_f32(form) blocks_##form##_backward_f32
+#define FG_RUN_BACKWARD_f64(form) blocks_##form##_backward_f64
 #define FG_RUN_BACKWARD_f16 FG_RUN_BACKWARD_f32
 #define FG_RUN_BACKWARD_bf16 FG_RUN_BACKWARD_f32
 /* Their own. */
-#define FG_RUN_OWN_f32 FG_RUN_f32
-#define FG_RUN_OWN_f64 FG_RUN_f64
-#define FG_RUN_OWN_f16(function) run_##function##_f16
-#define FG_RUN_OWN_bf16(function) run_##function##_bf16
+#define FG_RUN_OWN_f32(function, n, x, y, p, q) \
+    blocks_##function##_f32(n, x, y, 0, FG_AHEAD_OF(x, p, q, q))
+#define FG_RUN_OWN_f64(function, n, x, y, p, q) \
+    blocks_##function##_f64(n, x, y, 0, FG_AHEAD_OF(x, p, q, q))
+#define FG_RUN_OWN_f16(function, n, x, y, p, q) run_##function##_f16(n, x, y, 0)
+#define FG_RUN_OWN_bf16(function, n, x, y, p, q) run_##function##_bf16(n, x, y, 0)
 
 /* ---- the steps, one after the other ------------------------------------------ */
 
@@ -191,52 +193,62 @@ enum { FG_INPUTS_alone = 1, FG_OUTPUTS_alone = 1 };
 /* p + i, where the shape has p */
 #define FG_FROM(has, p, i) ((has) ? (p) + (i) : (p))
 
+/* What to look ahead for, by so many bytes. */
+#ifndef FG_FUSED_AHEAD
+#define FG_FUSED_AHEAD 1536
+#endif
+#define FG_FROM_X(from, p) ((uintptr_t)(p) - (uintptr_t)(from) + FG_FUSED_AHEAD)
+#define FG_AHEAD_OF(from, p, q, r) \
+    &(const fg_ahead){{FG_FROM_X(from, p), FG_FROM_X(from, q), FG_FROM_X(from, r)}}
+
 #define FG_BUFFER(dtype, name) FG_ALIGNED fg_real_##dtype name[FG_FUSED_BLOCK_##dtype]
 
-#define FG_BLOCK_bias(dtype, form)               \
-    FG_BUFFER(dtype, sum);                       \
-    fg_real_##dtype *to = place_##dtype(y, sum); \
-    each_sum_##dtype(n, x, b, sum);              \
-    FG_RUN_##dtype(form)(n, sum, to, 0);         \
+#define FG_BLOCK_bias(dtype, form)                                  \
+    FG_BUFFER(dtype, sum);                                          \
+    fg_real_##dtype *to = place_##dtype(y, sum);                    \
+    each_sum_##dtype(n, x, b, sum);                                 \
+    FG_RUN_##dtype(form)(n, sum, to, 0, FG_AHEAD_OF(sum, x, b, y)); \
     finish_##dtype(n, to, y)
 
-#define FG_BLOCK_bias_backward(dtype, form)                                   \
-    FG_BUFFER(dtype, sum);                                                    \
-    FG_BUFFER(dtype, wide);                                                   \
-    fg_real_##dtype *to = place_##dtype(y, sum);                              \
-    each_sum_##dtype(n, x, b, sum);                                           \
-    FG_RUN_BACKWARD_##dtype(form)(n, reals_##dtype(n, dy, wide), sum, to, 0); \
+#define FG_BLOCK_bias_backward(dtype, form)                                  \
+    FG_BUFFER(dtype, sum);                                                   \
+    FG_BUFFER(dtype, wide);                                                  \
+    fg_real_##dtype *to = place_##dtype(y, sum);                             \
+    each_sum_##dtype(n, x, b, sum);                                          \
+    FG_RUN_BACKWARD_##dtype(form)(n, reals_##dtype(n, dy, wide), sum, to, 0, \
+                                  FG_AHEAD_OF(sum, x, y, dy));               \
     finish_##dtype(n, to, y)
 
-#define FG_BLOCK_glu(dtype, form)                                  \
-    FG_BUFFER(dtype, value);                                       \
-    FG_RUN_##dtype(form)(n, reals_##dtype(n, x, value), value, 0); \
+#define FG_BLOCK_glu(dtype, form)                                        \
+    FG_BUFFER(dtype, value);                                             \
+    const fg_real_##dtype *from = reals_##dtype(n, x, value);            \
+    FG_RUN_##dtype(form)(n, from, value, 0, FG_AHEAD_OF(from, x, b, y)); \
     each_times_##dtype(n, value, b, y)
 
-#define FG_BLOCK_glu_backward(dtype, form)                   \
-    FG_BUFFER(dtype, value);                                 \
-    FG_BUFFER(dtype, product);                               \
-    FG_BUFFER(dtype, wide);                                  \
-    const fg_real_##dtype *from = reals_##dtype(n, x, wide); \
-    fg_real_##dtype *to = place_##dtype(y, product);         \
-    FG_RUN_##dtype(form)(n, from, value, 0);                 \
-    each_scaled_##dtype(n, value, dy, value);                \
-    each_product_##dtype(n, dy, b, product);                 \
-    FG_RUN_BACKWARD_##dtype(form)(n, product, from, to, 0);  \
-    finish_##dtype(n, to, y);                                \
+#define FG_BLOCK_glu_backward(dtype, form)                                               \
+    FG_BUFFER(dtype, value);                                                             \
+    FG_BUFFER(dtype, product);                                                           \
+    FG_BUFFER(dtype, wide);                                                              \
+    const fg_real_##dtype *from = reals_##dtype(n, x, wide);                             \
+    fg_real_##dtype *to = place_##dtype(y, product);                                     \
+    FG_RUN_##dtype(form)(n, from, value, 0, FG_AHEAD_OF(from, x, b, z));                 \
+    each_scaled_##dtype(n, value, dy, value);                                            \
+    each_product_##dtype(n, dy, b, product);                                             \
+    FG_RUN_BACKWARD_##dtype(form)(n, product, from, to, 0, FG_AHEAD_OF(from, dy, y, y)); \
+    finish_##dtype(n, to, y);                                                            \
     finish_##dtype(n, value, z)
 
 /* 16 bits too have these two functions as they are. */
 #define FG_BLOCK_value_and_grad(dtype, form)             \
     FG_ALIGNED fg_##dtype value[FG_FUSED_BLOCK_##dtype]; \
     fg_##dtype *to = x == y ? value : y;                 \
-    FG_RUN_OWN_##dtype(form)(n, x, to, 0);               \
-    FG_RUN_OWN_##dtype(form##_grad)(n, x, z, 0);         \
+    FG_RUN_OWN_##dtype(form, n, x, to, x, y);            \
+    FG_RUN_OWN_##dtype(form##_grad, n, x, z, z, z);      \
     if (to != y)                                         \
     memcpy(y, to, n * sizeof *y)
 
 /* A function of one input alone: there are no steps, but the ways of kernels.h. */
-#define FG_BLOCK_alone(dtype, form) FG_RUN_##dtype(form)(n, x, y, 0)
+#define FG_BLOCK_alone(dtype, form) FG_RUN_##dtype(form)(n, x, y, 0, FG_AHEAD_OF(x, x, y, y))
 
 /* Of a block at most. */
 #define FG_STEPS(name, dtype, shape, form)                           \

@@ -86,6 +86,32 @@ enum fg_way { FG_NEAR, FG_FAR, FG_DEEP, FG_PLAIN, FG_MIXED };
 FG_WAY(f32)
 FG_WAY(f64)
 
+/* Loops over rows of a table (float64) say vector by vector what is to be in the first-level cache
+ * soon: the processor does not see by itself what comes next of arrays that are read by blocks, with
+ * other loads between. Three such places, as differences from x, since they may be past the end of
+ * an array. */
+typedef struct fg_ahead {
+    uintptr_t by[3];
+} fg_ahead;
+#if defined(__GNUC__)
+#define FG_PREFETCH(address) __builtin_prefetch((const void *)(address))
+#else
+#define FG_PREFETCH(address) ((void)(address))
+#endif
+#define FG_LOOK_AHEAD()                                           \
+    for (size_t byte = 0; byte < LANES * sizeof *x; byte += 64) { \
+        const uintptr_t here = (uintptr_t)(x + j) + byte;         \
+        FG_PREFETCH(here + ahead->by[0]);                         \
+        FG_PREFETCH(here + ahead->by[1]);                         \
+        FG_PREFETCH(here + ahead->by[2]);                         \
+    }
+/* All of a block is looked at first. */
+enum {
+    FG_AHEAD_X = FG_BLOCK * sizeof(fg_f64),
+    FG_AHEAD_DY = FG_AHEAD_X / 2,
+    FG_AHEAD_OUT = FG_AHEAD_X / 4
+};
+
 /* With `past` whole vectors are stored past the caches; the output is aligned then. */
 #define FG_STORE(dtype, to, result)             \
     do {                                        \
@@ -118,11 +144,11 @@ static FG_INLINE int all_tiny_f64(size_t n, const fg_f64 *x)
             return 0;
     return 1;
 }
-#define FG_FORMULA_1_f64(name, far)                                                             \
-    if (!(far) && all_tiny_f64(some, x)) {                                                      \
-        FG_EACH_VECTOR(f64, some, FG_STORE(f64, y, product_f64(value, v_set_f64(fg_half_f64)))) \
-    } else {                                                                                    \
-        FG_EACH_VECTOR(f64, some, FG_STORE(f64, y, near_##name##_f64(value, far)))              \
+#define FG_FORMULA_1_f64(name, far)                                                                \
+    if (!(far) && all_tiny_f64(some, x)) {                                                         \
+        FG_EACH_VECTOR(f64, some, FG_STORE(f64, y, product_f64(value, v_set_f64(fg_half_f64))))    \
+    } else {                                                                                       \
+        FG_EACH_VECTOR(f64, some, FG_LOOK_AHEAD() FG_STORE(f64, y, near_##name##_f64(value, far))) \
     }
 
 #if FG_ROWS_FIRST
@@ -168,14 +194,15 @@ FG_ROWS_OF(silu_backward, silu_grad)
             body;                                                      \
         }                                                              \
     }
-#define FG_NEAR_1_f64(name, far)                                                           \
-    if (has_rows_##name) {                                                                 \
-        FG_BY_ROWS(name, far, FG_STORE(f64, y, near_##name##_by_row_f64(value, row, far))) \
-    } else {                                                                               \
-        FG_FORMULA_1_f64(name, far)                                                        \
+#define FG_NEAR_1_f64(name, far)                                                                \
+    if (has_rows_##name) {                                                                      \
+        FG_BY_ROWS(name, far,                                                                   \
+                   FG_LOOK_AHEAD() FG_STORE(f64, y, near_##name##_by_row_f64(value, row, far))) \
+    } else {                                                                                    \
+        FG_FORMULA_1_f64(name, far)                                                             \
     }
-#define FG_NEAR_2_f64(name, far)            \
-    FG_BY_ROWS(name, far, FG_UPSTREAM(f64); \
+#define FG_NEAR_2_f64(name, far)                            \
+    FG_BY_ROWS(name, far, FG_LOOK_AHEAD() FG_UPSTREAM(f64); \
                FG_STORE(f64, dx, near_##name##_by_row_f64(upstream, value, row, far)))
 #else
 #define FG_NEAR_1_f64(name, far)                                                   \
@@ -267,10 +294,11 @@ FG_FEW(bf16)
 /* A mixed block: how many of its elements are far. */
 #define FG_MIXED_1(run, name, dtype)                                                              \
     static FG_SINGLE size_t mixed_##run##_##name##_##dtype(size_t n, const fg_##dtype *x,         \
-                                                           fg_##dtype *y)                         \
+                                                           fg_##dtype *y, const fg_ahead *ahead)  \
     {                                                                                             \
         enum { LANES = FG_LANES_##dtype, past = 0 };                                              \
         size_t all = 0;                                                                           \
+        (void)ahead;                                                                              \
         while (n) {                                                                               \
             unsigned short which[FG_APART];                                                       \
             fg_##dtype apart[FG_APART];                                                           \
@@ -293,10 +321,12 @@ FG_FEW(bf16)
     }
 #define FG_MIXED_2(run, name, dtype)                                                              \
     static FG_SINGLE size_t mixed_##run##_##name##_##dtype(size_t n, const fg_##dtype *dy,        \
-                                                           const fg_##dtype *x, fg_##dtype *dx)   \
+                                                           const fg_##dtype *x, fg_##dtype *dx,   \
+                                                           const fg_ahead *ahead)                 \
     {                                                                                             \
         enum { LANES = FG_LANES_##dtype, past = 0 };                                              \
         size_t all = 0;                                                                           \
+        (void)ahead;                                                                              \
         while (n) {                                                                               \
             unsigned short which[FG_APART];                                                       \
             fg_##dtype apart[FG_APART], apart_dy[FG_APART];                                       \
@@ -325,11 +355,12 @@ FG_FEW(bf16)
     FG_FAR_WAY_1(run, name, dtype)                                                               \
     FG_MIXED_1(run, name, dtype)                                                                 \
     static FG_SINGLE void run##_##name##_##dtype(size_t n, const fg_##dtype *x, fg_##dtype *y,   \
-                                                 int past)                                       \
+                                                 int past, const fg_ahead *ahead)                \
     {                                                                                            \
         enum { LANES = FG_LANES_##dtype };                                                       \
         fg_##dtype few[LANES], *rest = NULL;                                                     \
         size_t left = 0;                                                                         \
+        (void)ahead;                                                                             \
         int mixed = 0; /* the block before */                                                    \
         while (n) {                                                                              \
             if (n < LANES) {                                                                     \
@@ -349,7 +380,7 @@ FG_FEW(bf16)
             } else if (way == FG_PLAIN) {                                                        \
                 FG_EACH_VECTOR(dtype, some, FG_STORE(dtype, y, plain_##name##_##dtype(value)))   \
             } else {                                                                             \
-                const size_t far = mixed_##run##_##name##_##dtype(some, x, y);                   \
+                const size_t far = mixed_##run##_##name##_##dtype(some, x, y, ahead);            \
                 mixed = far && far < some;                                                       \
             }                                                                                    \
             x += some;                                                                           \
@@ -363,11 +394,13 @@ FG_FEW(bf16)
     FG_FAR_WAY_2(run, name, dtype)                                                               \
     FG_MIXED_2(run, name, dtype)                                                                 \
     static FG_SINGLE void run##_##name##_##dtype(size_t n, const fg_##dtype *dy,                 \
-                                                 const fg_##dtype *x, fg_##dtype *dx, int past)  \
+                                                 const fg_##dtype *x, fg_##dtype *dx, int past,  \
+                                                 const fg_ahead *ahead)                          \
     {                                                                                            \
         enum { LANES = FG_LANES_##dtype };                                                       \
         fg_##dtype few[LANES], few_dy[LANES], *rest = NULL;                                      \
         size_t left = 0;                                                                         \
+        (void)ahead;                                                                             \
         int mixed = 0; /* the block before */                                                    \
         while (n) {                                                                              \
             if (n < LANES) {                                                                     \
@@ -389,7 +422,7 @@ FG_FEW(bf16)
                 FG_EACH_VECTOR(dtype, some, FG_UPSTREAM(dtype);                                  \
                                FG_STORE(dtype, dx, plain_##name##_##dtype(upstream, value)))     \
             } else {                                                                             \
-                const size_t far = mixed_##run##_##name##_##dtype(some, dy, x, dx);              \
+                const size_t far = mixed_##run##_##name##_##dtype(some, dy, x, dx, ahead);       \
                 mixed = far && far < some;                                                       \
             }                                                                                    \
             dy += some;                                                                          \
@@ -480,12 +513,30 @@ static FG_INLINE int far_16(size_t n, const uint16_t *x, uint16_t far)
         few_to_##dtype(left, few, rest);                                                      \
     }
 
+/* Arrays in memory. */
+#define FG_RUN_1(name, dtype)                                                                \
+    static FG_INLINE void run_##name##_##dtype(size_t n, const fg_##dtype *x, fg_##dtype *y, \
+                                               int past)                                     \
+    {                                                                                        \
+        const uintptr_t out = (uintptr_t)y - (uintptr_t)x + FG_AHEAD_OUT;                    \
+        const fg_ahead ahead = {{FG_AHEAD_X, past ? FG_AHEAD_X : out, FG_AHEAD_X}};          \
+        blocks_##name##_##dtype(n, x, y, past, &ahead);                                      \
+    }
+#define FG_RUN_2(name, dtype)                                                                 \
+    static FG_INLINE void run_##name##_##dtype(size_t n, const fg_##dtype *dy,                \
+                                               const fg_##dtype *x, fg_##dtype *dx, int past) \
+    {                                                                                         \
+        const uintptr_t in = (uintptr_t)dy - (uintptr_t)x + FG_AHEAD_DY,                      \
+                        out = (uintptr_t)dx - (uintptr_t)x + FG_AHEAD_OUT;                    \
+        const fg_ahead ahead = {{FG_AHEAD_X, in, past ? FG_AHEAD_X : out}};                   \
+        blocks_##name##_##dtype(n, dy, x, dx, past, &ahead);                                  \
+    }
 #define FG_LOOP_f32_1(name, dtype) FG_LOOP_1(blocks, name, dtype)
-#define FG_LOOP_f64_1(name, dtype) FG_LOOP_1(run, name, dtype)
+#define FG_LOOP_f64_1(name, dtype) FG_LOOP_1(blocks, name, dtype) FG_RUN_1(name, dtype)
 #define FG_LOOP_f16_1 FG_LOOP_16_1
 #define FG_LOOP_bf16_1 FG_LOOP_16_1
-#define FG_LOOP_f32_2(name, dtype) FG_LOOP_2(run, name, dtype)
-#define FG_LOOP_f64_2(name, dtype) FG_LOOP_2(run, name, dtype)
+#define FG_LOOP_f32_2(name, dtype) FG_LOOP_2(blocks, name, dtype) FG_RUN_2(name, dtype)
+#define FG_LOOP_f64_2(name, dtype) FG_LOOP_2(blocks, name, dtype) FG_RUN_2(name, dtype)
 #define FG_LOOP_f16_2 FG_LOOP_16_2
 #define FG_LOOP_bf16_2 FG_LOOP_16_2
 
