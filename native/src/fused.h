@@ -195,7 +195,7 @@ enum { FG_INPUTS_alone = 1, FG_OUTPUTS_alone = 1 };
 
 /* What to look ahead for, by so many bytes. */
 #ifndef FG_FUSED_AHEAD
-#define FG_FUSED_AHEAD 1536
+#define FG_FUSED_AHEAD 2048
 #endif
 #define FG_FROM_X(from, p) ((uintptr_t)(p) - (uintptr_t)(from) + FG_FUSED_AHEAD)
 #define FG_AHEAD_OF(from, p, q, r) \
@@ -282,20 +282,20 @@ enum { FG_INPUTS_alone = 1, FG_OUTPUTS_alone = 1 };
 #define FG_NEAR_value_and_grad(dtype, form) \
     FG_LESSER(fg_##form##_near_##dtype, fg_##form##_grad_near_##dtype)
 
-#define FG_RESULT_bias(dtype, form) out_y = near_##form##_##dtype(s, 0)
+#define FG_RESULT_bias(dtype, form, far) out_y = near_##form##_##dtype(s, far)
 #define FG_RESULT_alone FG_RESULT_bias
-#define FG_RESULT_bias_backward(dtype, form) \
+#define FG_RESULT_bias_backward(dtype, form, far) \
     out_y = near_##form##_backward_##dtype(v_load_##dtype(dy + j), s, 0)
-#define FG_RESULT_glu(dtype, form) \
-    out_y = v_mul_##dtype(near_##form##_##dtype(s, 0), v_load_##dtype(b + j))
-#define FG_RESULT_glu_backward(dtype, form)                                   \
+#define FG_RESULT_glu(dtype, form, far) \
+    out_y = v_mul_##dtype(near_##form##_##dtype(s, far), v_load_##dtype(b + j))
+#define FG_RESULT_glu_backward(dtype, form, far)                              \
     const V_##dtype upstream = v_load_##dtype(dy + j);                        \
     const V_##dtype product = v_mul_##dtype(upstream, v_load_##dtype(b + j)); \
     out_y = near_##form##_backward_##dtype(product, s, 0);                    \
     out_z = v_mul_##dtype(near_##form##_##dtype(s, 0), upstream)
-#define FG_RESULT_value_and_grad(dtype, form) \
-    out_y = near_##form##_##dtype(s, 0);      \
-    out_z = near_##form##_grad_##dtype(s, 0)
+#define FG_RESULT_value_and_grad(dtype, form, far) \
+    out_y = near_##form##_##dtype(s, far);         \
+    out_z = near_##form##_grad_##dtype(s, far)
 
 /* Elements that are not near, and where they belong. They are set apart and go through the steps
  * many together. */
@@ -381,12 +381,21 @@ FG_MARK(alone, f32, FG_ALONE)
 #define FG_MARK_value_and_grad(dtype) mark_alone_##dtype
 #define FG_MARK_alone(dtype) mark_alone_##dtype
 
-/* The arguments, with -near where they are not near: value and slope there are below 1, and raise
- * no flag whatever they are multiplied with. */
+/* What the loop below computes of an element that is not near is to raise no flag. |x| is counted as
+ * near in what makes values and slopes; but a slope may be a little above 1 then, and dy times that
+ * overflow. So where slopes are multiplied the argument is -near, with a value and slope below 1. */
 #define FG_TAME(dtype, s, size, near)                                             \
     v_select_negative_##dtype(                                                    \
         v_real_##dtype(i_sub_##dtype(v_bits_##dtype(v_set_##dtype(near)), size)), \
         v_set_##dtype(-(near)), s)
+enum {
+    FG_TAMED_bias,
+    FG_TAMED_alone = 0,
+    FG_TAMED_glu = 0,
+    FG_TAMED_value_and_grad = 0,
+    FG_TAMED_bias_backward,
+    FG_TAMED_glu_backward = 1
+};
 
 /* So many elements go through the steps then, and so many of them at once. */
 enum { FG_AT_A_TIME = 4 * FG_BLOCK };
@@ -415,9 +424,9 @@ enum { FG_AT_A_TIME = 4 * FG_BLOCK };
             marks->which[k] = which;                                                              \
             marks->at[k] = j;                                                                     \
             k += which != 0;                                                                      \
-            const V_##dtype s = FG_TAME(dtype, given, size, near);                                \
+            const V_##dtype s = FG_TAMED_##shape ? FG_TAME(dtype, given, size, near) : given;     \
             V_##dtype out_y, out_z;                                                               \
-            FG_RESULT_##shape(dtype, form);                                                       \
+            FG_RESULT_##shape(dtype, form, 1);                                                    \
             FG_STORE(dtype, y, out_y);                                                            \
             if (FG_HAS_Z(shape))                                                                  \
                 FG_STORE(dtype, z, out_z);                                                        \
@@ -459,7 +468,7 @@ enum { FG_AT_A_TIME = 4 * FG_BLOCK };
                 V_##dtype s = FG_ARGUMENT_##shape(dtype, x + j, b + j), out_y, out_z;             \
                 if (!mixed) {                                                                     \
                     while (!i_any_above_##dtype(FG_SIZE(dtype, s), near)) {                       \
-                        FG_RESULT_##shape(dtype, form);                                           \
+                        FG_RESULT_##shape(dtype, form, 0);                                        \
                         FG_STORE(dtype, y, out_y);                                                \
                         if (FG_HAS_Z(shape))                                                      \
                             FG_STORE(dtype, z, out_z);                                            \
