@@ -194,9 +194,7 @@ enum { FG_INPUTS_alone = 1, FG_OUTPUTS_alone = 1 };
 #define FG_FROM(has, p, i) ((has) ? (p) + (i) : (p))
 
 /* What to look ahead for, by so many bytes. */
-#ifndef FG_FUSED_AHEAD
-#define FG_FUSED_AHEAD 2048
-#endif
+enum { FG_FUSED_AHEAD = 2048 };
 #define FG_FROM_X(from, p) ((uintptr_t)(p) - (uintptr_t)(from) + FG_FUSED_AHEAD)
 #define FG_AHEAD_OF(from, p, q, r) \
     &(const fg_ahead){{FG_FROM_X(from, p), FG_FROM_X(from, q), FG_FROM_X(from, r)}}
@@ -282,17 +280,18 @@ enum { FG_INPUTS_alone = 1, FG_OUTPUTS_alone = 1 };
 #define FG_NEAR_value_and_grad(dtype, form) \
     FG_LESSER(fg_##form##_near_##dtype, fg_##form##_grad_near_##dtype)
 
+/* `far`: where some may not be. */
 #define FG_RESULT_bias(dtype, form, far) out_y = near_##form##_##dtype(s, far)
 #define FG_RESULT_alone FG_RESULT_bias
 #define FG_RESULT_bias_backward(dtype, form, far) \
-    out_y = near_##form##_backward_##dtype(v_load_##dtype(dy + j), s, 0)
+    out_y = near_##form##_backward_##dtype(v_load_##dtype(dy + j), s, far)
 #define FG_RESULT_glu(dtype, form, far) \
     out_y = v_mul_##dtype(near_##form##_##dtype(s, far), v_load_##dtype(b + j))
 #define FG_RESULT_glu_backward(dtype, form, far)                              \
     const V_##dtype upstream = v_load_##dtype(dy + j);                        \
     const V_##dtype product = v_mul_##dtype(upstream, v_load_##dtype(b + j)); \
-    out_y = near_##form##_backward_##dtype(product, s, 0);                    \
-    out_z = v_mul_##dtype(near_##form##_##dtype(s, 0), upstream)
+    out_y = near_##form##_backward_##dtype(product, s, far);                  \
+    out_z = v_mul_##dtype(near_##form##_##dtype(s, far), upstream)
 #define FG_RESULT_value_and_grad(dtype, form, far) \
     out_y = near_##form##_##dtype(s, far);         \
     out_z = near_##form##_grad_##dtype(s, far)
@@ -381,22 +380,6 @@ FG_MARK(alone, f32, FG_ALONE)
 #define FG_MARK_value_and_grad(dtype) mark_alone_##dtype
 #define FG_MARK_alone(dtype) mark_alone_##dtype
 
-/* What the loop below computes of an element that is not near is to raise no flag. |x| is counted as
- * near in what makes values and slopes; but a slope may be a little above 1 then, and dy times that
- * overflow. So where slopes are multiplied the argument is -near, with a value and slope below 1. */
-#define FG_TAME(dtype, s, size, near)                                             \
-    v_select_negative_##dtype(                                                    \
-        v_real_##dtype(i_sub_##dtype(v_bits_##dtype(v_set_##dtype(near)), size)), \
-        v_set_##dtype(-(near)), s)
-enum {
-    FG_TAMED_bias,
-    FG_TAMED_alone = 0,
-    FG_TAMED_glu = 0,
-    FG_TAMED_value_and_grad = 0,
-    FG_TAMED_bias_backward,
-    FG_TAMED_glu_backward = 1
-};
-
 /* So many elements go through the steps then, and so many of them at once. */
 enum { FG_AT_A_TIME = 4 * FG_BLOCK };
 #define FG_STEP_bias(dtype) FG_FUSED_BLOCK_##dtype
@@ -407,7 +390,9 @@ enum { FG_AT_A_TIME = 4 * FG_BLOCK };
 #define FG_STEP_alone(dtype) FG_AT_A_TIME
 
 /* Vectors from j to the end, or until there is no room for marks: where it ended. No branch depends
- * on the data; where an element is not near, something is written, and noted. */
+ * on the data; where an element is not near, something is written, and noted: what there is for |x|
+ * just near, of the same x and with a dy of 0. That raises no flag which the result does not: values
+ * there are not larger than theirs, or below 1. */
 #define FG_LOOP_MIXED(name, dtype, shape, form)                                                   \
     static FG_SINGLE size_t mixed_##name##_##dtype(size_t j, size_t end, const fg_##dtype *x,     \
                                                    const fg_##dtype *b, const fg_##dtype *dy,     \
@@ -418,13 +403,12 @@ enum { FG_AT_A_TIME = 4 * FG_BLOCK };
         (void)b, (void)dy, (void)z;                                                               \
         size_t k = 0;                                                                             \
         for (; j < end && k < FG_VECTORS; j += FG_LANES_##dtype) {                                \
-            const V_##dtype given = FG_ARGUMENT_##shape(dtype, x + j, b + j);                     \
-            const I_##dtype size = FG_SIZE(dtype, given);                                         \
+            const V_##dtype s = FG_ARGUMENT_##shape(dtype, x + j, b + j);                         \
+            const I_##dtype size = FG_SIZE(dtype, s);                                             \
             const unsigned which = i_above_##dtype(size, near);                                   \
             marks->which[k] = which;                                                              \
             marks->at[k] = j;                                                                     \
             k += which != 0;                                                                      \
-            const V_##dtype s = FG_TAMED_##shape ? FG_TAME(dtype, given, size, near) : given;     \
             V_##dtype out_y, out_z;                                                               \
             FG_RESULT_##shape(dtype, form, 1);                                                    \
             FG_STORE(dtype, y, out_y);                                                            \
