@@ -25,9 +25,11 @@
 
 /* The array loops. All elements of a block go the same way (see algorithms.h), the shortest that
  * all allow; one test a block leaves the loops without a branch. In a mixed block, where some
- * elements are far, all go the near way, and the far ones are set apart and go the far way too, by
- * pieces, since stacks may be small. */
-enum { FG_BLOCK = 1024, FG_PIECE = 128, FG_APART = 192, FG_GROUP = 64 };
+ * elements are far, all go the near way, and the far ones are set apart and go the far way too: as
+ * many together as a buffer holds, which is small, since stacks may be. */
+enum { FG_BLOCK = 1024, FG_PIECE = 128 };
+/* That buffer, and how many elements are looked at before it is asked for room again. */
+enum { FG_APART = 160, FG_GROUP = 64 };
 enum fg_way { FG_NEAR, FG_FAR, FG_DEEP, FG_PLAIN, FG_MIXED };
 
 #define FG_WAY(dtype)                                                                               \
