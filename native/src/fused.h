@@ -164,18 +164,20 @@ FG_AS_REALS_16(bf16)
 
 /* The loops by real type: run_gelu_f32 for 16 bits too. */
 #define FG_RUN_f32(function) blocks_##function##_f32
-#define FG_RUN_f64(function) run_##function##_f64
+#define FG_RUN_f64(function) blocks_##function##_f64
 #define FG_RUN_f16 FG_RUN_f32
 #define FG_RUN_bf16 FG_RUN_f32
-#define FG_RUN_BACKWARD_f32(form) run_##form##_backward_f32
-#define FG_RUN_BACKWARD_f64(form) run_##form##_backward_f64
+#define FG_RUN_BACKWARD_f32(form) blocks_##form##_backward_f32
+#define FG_RUN_BACKWARD_f64(form) blocks_##form##_backward_f64
 #define FG_RUN_BACKWARD_f16 FG_RUN_BACKWARD_f32
 #define FG_RUN_BACKWARD_bf16 FG_RUN_BACKWARD_f32
 /* Their own. */
-#define FG_RUN_OWN_f32 FG_RUN_f32
-#define FG_RUN_OWN_f64 FG_RUN_f64
-#define FG_RUN_OWN_f16(function) run_##function##_f16
-#define FG_RUN_OWN_bf16(function) run_##function##_bf16
+#define FG_RUN_OWN_f32(function, n, x, y, p, q) \
+    blocks_##function##_f32(n, x, y, 0, FG_AHEAD_OF(x, p, q, q))
+#define FG_RUN_OWN_f64(function, n, x, y, p, q) \
+    blocks_##function##_f64(n, x, y, 0, FG_AHEAD_OF(x, p, q, q))
+#define FG_RUN_OWN_f16(function, n, x, y, p, q) run_##function##_f16(n, x, y, 0)
+#define FG_RUN_OWN_bf16(function, n, x, y, p, q) run_##function##_bf16(n, x, y, 0)
 
 /* ---- the steps, one after the other ------------------------------------------ */
 
@@ -191,52 +193,60 @@ enum { FG_INPUTS_alone = 1, FG_OUTPUTS_alone = 1 };
 /* p + i, where the shape has p */
 #define FG_FROM(has, p, i) ((has) ? (p) + (i) : (p))
 
+/* What to look ahead for, by so many bytes. */
+enum { FG_FUSED_AHEAD = 2048 };
+#define FG_FROM_X(from, p) ((uintptr_t)(p) - (uintptr_t)(from) + FG_FUSED_AHEAD)
+#define FG_AHEAD_OF(from, p, q, r) \
+    &(const fg_ahead){{FG_FROM_X(from, p), FG_FROM_X(from, q), FG_FROM_X(from, r)}}
+
 #define FG_BUFFER(dtype, name) FG_ALIGNED fg_real_##dtype name[FG_FUSED_BLOCK_##dtype]
 
-#define FG_BLOCK_bias(dtype, form)               \
-    FG_BUFFER(dtype, sum);                       \
-    fg_real_##dtype *to = place_##dtype(y, sum); \
-    each_sum_##dtype(n, x, b, sum);              \
-    FG_RUN_##dtype(form)(n, sum, to, 0);         \
+#define FG_BLOCK_bias(dtype, form)                                  \
+    FG_BUFFER(dtype, sum);                                          \
+    fg_real_##dtype *to = place_##dtype(y, sum);                    \
+    each_sum_##dtype(n, x, b, sum);                                 \
+    FG_RUN_##dtype(form)(n, sum, to, 0, FG_AHEAD_OF(sum, x, b, y)); \
     finish_##dtype(n, to, y)
 
-#define FG_BLOCK_bias_backward(dtype, form)                                   \
-    FG_BUFFER(dtype, sum);                                                    \
-    FG_BUFFER(dtype, wide);                                                   \
-    fg_real_##dtype *to = place_##dtype(y, sum);                              \
-    each_sum_##dtype(n, x, b, sum);                                           \
-    FG_RUN_BACKWARD_##dtype(form)(n, reals_##dtype(n, dy, wide), sum, to, 0); \
+#define FG_BLOCK_bias_backward(dtype, form)                                  \
+    FG_BUFFER(dtype, sum);                                                   \
+    FG_BUFFER(dtype, wide);                                                  \
+    fg_real_##dtype *to = place_##dtype(y, sum);                             \
+    each_sum_##dtype(n, x, b, sum);                                          \
+    FG_RUN_BACKWARD_##dtype(form)(n, reals_##dtype(n, dy, wide), sum, to, 0, \
+                                  FG_AHEAD_OF(sum, x, y, dy));               \
     finish_##dtype(n, to, y)
 
-#define FG_BLOCK_glu(dtype, form)                                  \
-    FG_BUFFER(dtype, value);                                       \
-    FG_RUN_##dtype(form)(n, reals_##dtype(n, x, value), value, 0); \
+#define FG_BLOCK_glu(dtype, form)                                        \
+    FG_BUFFER(dtype, value);                                             \
+    const fg_real_##dtype *from = reals_##dtype(n, x, value);            \
+    FG_RUN_##dtype(form)(n, from, value, 0, FG_AHEAD_OF(from, x, b, y)); \
     each_times_##dtype(n, value, b, y)
 
-#define FG_BLOCK_glu_backward(dtype, form)                   \
-    FG_BUFFER(dtype, value);                                 \
-    FG_BUFFER(dtype, product);                               \
-    FG_BUFFER(dtype, wide);                                  \
-    const fg_real_##dtype *from = reals_##dtype(n, x, wide); \
-    fg_real_##dtype *to = place_##dtype(y, product);         \
-    FG_RUN_##dtype(form)(n, from, value, 0);                 \
-    each_scaled_##dtype(n, value, dy, value);                \
-    each_product_##dtype(n, dy, b, product);                 \
-    FG_RUN_BACKWARD_##dtype(form)(n, product, from, to, 0);  \
-    finish_##dtype(n, to, y);                                \
+#define FG_BLOCK_glu_backward(dtype, form)                                               \
+    FG_BUFFER(dtype, value);                                                             \
+    FG_BUFFER(dtype, product);                                                           \
+    FG_BUFFER(dtype, wide);                                                              \
+    const fg_real_##dtype *from = reals_##dtype(n, x, wide);                             \
+    fg_real_##dtype *to = place_##dtype(y, product);                                     \
+    FG_RUN_##dtype(form)(n, from, value, 0, FG_AHEAD_OF(from, x, b, z));                 \
+    each_scaled_##dtype(n, value, dy, value);                                            \
+    each_product_##dtype(n, dy, b, product);                                             \
+    FG_RUN_BACKWARD_##dtype(form)(n, product, from, to, 0, FG_AHEAD_OF(from, dy, y, y)); \
+    finish_##dtype(n, to, y);                                                            \
     finish_##dtype(n, value, z)
 
 /* 16 bits too have these two functions as they are. */
 #define FG_BLOCK_value_and_grad(dtype, form)             \
     FG_ALIGNED fg_##dtype value[FG_FUSED_BLOCK_##dtype]; \
     fg_##dtype *to = x == y ? value : y;                 \
-    FG_RUN_OWN_##dtype(form)(n, x, to, 0);               \
-    FG_RUN_OWN_##dtype(form##_grad)(n, x, z, 0);         \
+    FG_RUN_OWN_##dtype(form, n, x, to, x, y);            \
+    FG_RUN_OWN_##dtype(form##_grad, n, x, z, z, z);      \
     if (to != y)                                         \
     memcpy(y, to, n * sizeof *y)
 
 /* A function of one input alone: there are no steps, but the ways of kernels.h. */
-#define FG_BLOCK_alone(dtype, form) FG_RUN_##dtype(form)(n, x, y, 0)
+#define FG_BLOCK_alone(dtype, form) FG_RUN_##dtype(form)(n, x, y, 0, FG_AHEAD_OF(x, x, y, y))
 
 /* Of a block at most. */
 #define FG_STEPS(name, dtype, shape, form)                           \
@@ -270,20 +280,21 @@ enum { FG_INPUTS_alone = 1, FG_OUTPUTS_alone = 1 };
 #define FG_NEAR_value_and_grad(dtype, form) \
     FG_LESSER(fg_##form##_near_##dtype, fg_##form##_grad_near_##dtype)
 
-#define FG_RESULT_bias(dtype, form) out_y = near_##form##_##dtype(s, 0)
+/* `far`: where some may not be. */
+#define FG_RESULT_bias(dtype, form, far) out_y = near_##form##_##dtype(s, far)
 #define FG_RESULT_alone FG_RESULT_bias
-#define FG_RESULT_bias_backward(dtype, form) \
-    out_y = near_##form##_backward_##dtype(v_load_##dtype(dy + j), s, 0)
-#define FG_RESULT_glu(dtype, form) \
-    out_y = v_mul_##dtype(near_##form##_##dtype(s, 0), v_load_##dtype(b + j))
-#define FG_RESULT_glu_backward(dtype, form)                                   \
+#define FG_RESULT_bias_backward(dtype, form, far) \
+    out_y = near_##form##_backward_##dtype(v_load_##dtype(dy + j), s, far)
+#define FG_RESULT_glu(dtype, form, far) \
+    out_y = v_mul_##dtype(near_##form##_##dtype(s, far), v_load_##dtype(b + j))
+#define FG_RESULT_glu_backward(dtype, form, far)                              \
     const V_##dtype upstream = v_load_##dtype(dy + j);                        \
     const V_##dtype product = v_mul_##dtype(upstream, v_load_##dtype(b + j)); \
-    out_y = near_##form##_backward_##dtype(product, s, 0);                    \
-    out_z = v_mul_##dtype(near_##form##_##dtype(s, 0), upstream)
-#define FG_RESULT_value_and_grad(dtype, form) \
-    out_y = near_##form##_##dtype(s, 0);      \
-    out_z = near_##form##_grad_##dtype(s, 0)
+    out_y = near_##form##_backward_##dtype(product, s, far);                  \
+    out_z = v_mul_##dtype(near_##form##_##dtype(s, far), upstream)
+#define FG_RESULT_value_and_grad(dtype, form, far) \
+    out_y = near_##form##_##dtype(s, far);         \
+    out_z = near_##form##_grad_##dtype(s, far)
 
 /* Elements that are not near, and where they belong. They are set apart and go through the steps
  * many together. */
@@ -369,13 +380,6 @@ FG_MARK(alone, f32, FG_ALONE)
 #define FG_MARK_value_and_grad(dtype) mark_alone_##dtype
 #define FG_MARK_alone(dtype) mark_alone_##dtype
 
-/* The arguments, with -near where they are not near: value and slope there are below 1, and raise
- * no flag whatever they are multiplied with. */
-#define FG_TAME(dtype, s, size, near)                                             \
-    v_select_negative_##dtype(                                                    \
-        v_real_##dtype(i_sub_##dtype(v_bits_##dtype(v_set_##dtype(near)), size)), \
-        v_set_##dtype(-(near)), s)
-
 /* So many elements go through the steps then, and so many of them at once. */
 enum { FG_AT_A_TIME = 4 * FG_BLOCK };
 #define FG_STEP_bias(dtype) FG_FUSED_BLOCK_##dtype
@@ -386,7 +390,9 @@ enum { FG_AT_A_TIME = 4 * FG_BLOCK };
 #define FG_STEP_alone(dtype) FG_AT_A_TIME
 
 /* Vectors from j to the end, or until there is no room for marks: where it ended. No branch depends
- * on the data; where an element is not near, something is written, and noted. */
+ * on the data; where an element is not near, something is written, and noted: what there is for |x|
+ * just near, of the same x and with a dy of 0. That raises no flag which the result does not: values
+ * there are not larger than theirs, or below 1. */
 #define FG_LOOP_MIXED(name, dtype, shape, form)                                                   \
     static FG_SINGLE size_t mixed_##name##_##dtype(size_t j, size_t end, const fg_##dtype *x,     \
                                                    const fg_##dtype *b, const fg_##dtype *dy,     \
@@ -397,15 +403,14 @@ enum { FG_AT_A_TIME = 4 * FG_BLOCK };
         (void)b, (void)dy, (void)z;                                                               \
         size_t k = 0;                                                                             \
         for (; j < end && k < FG_VECTORS; j += FG_LANES_##dtype) {                                \
-            const V_##dtype given = FG_ARGUMENT_##shape(dtype, x + j, b + j);                     \
-            const I_##dtype size = FG_SIZE(dtype, given);                                         \
+            const V_##dtype s = FG_ARGUMENT_##shape(dtype, x + j, b + j);                         \
+            const I_##dtype size = FG_SIZE(dtype, s);                                             \
             const unsigned which = i_above_##dtype(size, near);                                   \
             marks->which[k] = which;                                                              \
             marks->at[k] = j;                                                                     \
             k += which != 0;                                                                      \
-            const V_##dtype s = FG_TAME(dtype, given, size, near);                                \
             V_##dtype out_y, out_z;                                                               \
-            FG_RESULT_##shape(dtype, form);                                                       \
+            FG_RESULT_##shape(dtype, form, 1);                                                    \
             FG_STORE(dtype, y, out_y);                                                            \
             if (FG_HAS_Z(shape))                                                                  \
                 FG_STORE(dtype, z, out_z);                                                        \
@@ -447,7 +452,7 @@ enum { FG_AT_A_TIME = 4 * FG_BLOCK };
                 V_##dtype s = FG_ARGUMENT_##shape(dtype, x + j, b + j), out_y, out_z;             \
                 if (!mixed) {                                                                     \
                     while (!i_any_above_##dtype(FG_SIZE(dtype, s), near)) {                       \
-                        FG_RESULT_##shape(dtype, form);                                           \
+                        FG_RESULT_##shape(dtype, form, 0);                                        \
                         FG_STORE(dtype, y, out_y);                                                \
                         if (FG_HAS_Z(shape))                                                      \
                             FG_STORE(dtype, z, out_z);                                            \

@@ -25,61 +25,93 @@
 
 /* The array loops. All elements of a block go the same way (see algorithms.h), the shortest that
  * all allow; one test a block leaves the loops without a branch. In a mixed block, where some
- * elements are far, all go the near way, and the far ones are set apart and go the far way too, by
- * pieces, since stacks may be small. */
+ * elements are far, all go the near way, and the far ones are set apart and go the far way too: as
+ * many together as a buffer holds, which is small, since stacks may be. */
 enum { FG_BLOCK = 1024, FG_PIECE = 128 };
+/* That buffer, and how many elements are looked at before it is asked for room again. */
+enum { FG_APART = 160, FG_GROUP = 64 };
 enum fg_way { FG_NEAR, FG_FAR, FG_DEEP, FG_PLAIN, FG_MIXED };
 
-#define FG_WAY(dtype)                                                                         \
-    static FG_INLINE I_##dtype magnitude_##dtype(const fg_##dtype *x)                         \
-    {                                                                                         \
-        return v_bits_##dtype(v_abs_##dtype(v_load_##dtype(x)));                              \
-    }                                                                                         \
-    static FG_INLINE enum fg_way way_##dtype(size_t n, const fg_##dtype *x, fg_##dtype near,  \
-                                             fg_##dtype deep, fg_##dtype end)                 \
-    {                                                                                         \
-        I_##dtype most = magnitude_##dtype(x), least = most;                                  \
-        if (!i_any_above_##dtype(most, near)) {                                               \
-            for (size_t i = FG_LANES_##dtype; i < n; i += FG_LANES_##dtype)                   \
-                most = i_most_##dtype(most, magnitude_##dtype(x + i));                        \
-            if (!i_any_above_##dtype(most, near))                                             \
-                return FG_NEAR;                                                               \
-        } else {                                                                              \
-            for (size_t i = FG_LANES_##dtype; i < n; i += FG_LANES_##dtype) {                 \
-                const I_##dtype next = magnitude_##dtype(x + i);                              \
-                most = i_most_##dtype(most, next);                                            \
-                least = i_least_##dtype(least, next);                                         \
-            }                                                                                 \
-        }                                                                                     \
-        return !i_all_above_##dtype(least, near) ? FG_MIXED                                   \
-               : !i_any_above_##dtype(most, end)                                              \
-                   ? (i_all_above_##dtype(least, deep) ? FG_DEEP : FG_FAR)                    \
-               : i_all_above_##dtype(least, end) ? FG_PLAIN                                   \
-                                                 : FG_MIXED;                                  \
-    }                                                                                         \
-    /* which of n elements are not near (NaN too), and how many */                            \
-    static FG_INLINE size_t set_apart_##dtype(size_t n, const fg_##dtype *x, fg_##dtype near, \
-                                              unsigned short *which)                          \
-    {                                                                                         \
-        size_t count = 0;                                                                     \
-        for (size_t i = 0; i < n; i += FG_LANES_##dtype) {                                    \
-            const V_##dtype t = v_abs_##dtype(v_load_##dtype(x + i));                         \
-            unsigned far = i_above_##dtype(v_bits_##dtype(t), near);                          \
-            for (; far; far &= far - 1)                                                       \
-                which[count++] = (unsigned short)(i + FG_LOWEST_BIT(far));                    \
-        }                                                                                     \
-        return count;                                                                         \
-    }                                                                                         \
-    static FG_INLINE void collect_##dtype(size_t count, const unsigned short *which,          \
-                                          const fg_##dtype *from, fg_##dtype *to)             \
-    {                                                                                         \
-        for (size_t i = 0; i < count; i++)                                                    \
-            to[i] = from[which[i]];                                                           \
-        for (size_t i = count; i % FG_LANES_##dtype; i++)                                     \
-            to[i] = to[0];                                                                    \
+#define FG_WAY(dtype)                                                                               \
+    static FG_INLINE I_##dtype magnitude_##dtype(const fg_##dtype *x)                               \
+    {                                                                                               \
+        return v_bits_##dtype(v_abs_##dtype(v_load_##dtype(x)));                                    \
+    }                                                                                               \
+    static FG_INLINE enum fg_way way_##dtype(size_t n, const fg_##dtype *x, fg_##dtype near,        \
+                                             fg_##dtype deep, fg_##dtype end)                       \
+    {                                                                                               \
+        I_##dtype most = magnitude_##dtype(x), least = most;                                        \
+        if (!i_any_above_##dtype(most, near)) {                                                     \
+            for (size_t i = FG_LANES_##dtype; i < n; i += FG_LANES_##dtype)                         \
+                most = i_most_##dtype(most, magnitude_##dtype(x + i));                              \
+            if (!i_any_above_##dtype(most, near))                                                   \
+                return FG_NEAR;                                                                     \
+        } else {                                                                                    \
+            for (size_t i = FG_LANES_##dtype; i < n; i += FG_LANES_##dtype) {                       \
+                const I_##dtype next = magnitude_##dtype(x + i);                                    \
+                most = i_most_##dtype(most, next);                                                  \
+                least = i_least_##dtype(least, next);                                               \
+            }                                                                                       \
+        }                                                                                           \
+        return !i_all_above_##dtype(least, near) ? FG_MIXED                                         \
+               : !i_any_above_##dtype(most, end)                                                    \
+                   ? (i_all_above_##dtype(least, deep) ? FG_DEEP : FG_FAR)                          \
+               : i_all_above_##dtype(least, end) ? FG_PLAIN                                         \
+                                                 : FG_MIXED;                                        \
+    }                                                                                               \
+    /* which of n elements are not near (NaN too), and how many; where it ended for want of room */ \
+    static FG_INLINE size_t set_apart_##dtype(size_t n, const fg_##dtype *x, fg_##dtype near,       \
+                                              unsigned short *which, size_t *count)                 \
+    {                                                                                               \
+        size_t i = 0, k = 0;                                                                        \
+        while (i < n && k <= FG_APART - FG_GROUP) {                                                 \
+            const size_t end = n - i < FG_GROUP ? n : i + FG_GROUP;                                 \
+            unsigned far[2] = {0, 0};                                                               \
+            for (size_t j = 0; i + j < end; j += FG_LANES_##dtype)                                  \
+                far[j / 32] |= i_above_##dtype(magnitude_##dtype(x + i + j), near) << j % 32;       \
+            for (size_t half = 0; half < 2; half++)                                                 \
+                for (unsigned bits = far[half]; bits; bits &= bits - 1)                             \
+                    which[k++] = (unsigned short)(i + 32 * half + FG_LOWEST_BIT(bits));             \
+            i = end;                                                                                \
+        }                                                                                           \
+        *count = k;                                                                                 \
+        return i;                                                                                   \
+    }                                                                                               \
+    static FG_INLINE void collect_##dtype(size_t count, const unsigned short *which,                \
+                                          const fg_##dtype *from, fg_##dtype *to)                   \
+    {                                                                                               \
+        for (size_t i = 0; i < count; i++)                                                          \
+            to[i] = from[which[i]];                                                                 \
+        for (size_t i = count; i % FG_LANES_##dtype; i++)                                           \
+            to[i] = to[0];                                                                          \
     }
 FG_WAY(f32)
 FG_WAY(f64)
+
+/* Loops of float64 say vector by vector what is to be in the first-level cache soon: the processor
+ * does not see by itself what comes next of arrays that are read by blocks, with loads of rows between.
+ * Three such places, as differences from x in bytes, since they may be past the end of an array. */
+typedef struct fg_ahead {
+    uintptr_t by[3];
+} fg_ahead;
+#if defined(__GNUC__)
+#define FG_PREFETCH(address) __builtin_prefetch((const void *)(address))
+#else
+#define FG_PREFETCH(address) ((void)(address))
+#endif
+#define FG_LOOK_AHEAD()                                           \
+    for (size_t byte = 0; byte < LANES * sizeof *x; byte += 64) { \
+        const uintptr_t here = (uintptr_t)(x + j) + byte;         \
+        FG_PREFETCH(here + ahead->by[0]);                         \
+        FG_PREFETCH(here + ahead->by[1]);                         \
+        FG_PREFETCH(here + ahead->by[2]);                         \
+    }
+/* All of a block is looked at first. */
+enum {
+    FG_AHEAD_X = FG_BLOCK * sizeof(fg_f64),
+    FG_AHEAD_DY = FG_AHEAD_X / 2,
+    FG_AHEAD_OUT = FG_AHEAD_X / 4
+};
 
 /* With `past` whole vectors are stored past the caches; the output is aligned then. */
 #define FG_STORE(dtype, to, result)             \
@@ -98,10 +130,11 @@ FG_WAY(f64)
 
 #define FG_UPSTREAM(dtype) const V_##dtype upstream = v_load_##dtype(dy + j)
 
-#define FG_NEAR_1_f32(name) FG_EACH_VECTOR(f32, some, FG_STORE(f32, y, near_##name##_f32(value, 0)))
-#define FG_NEAR_2_f32(name)                     \
+#define FG_NEAR_1_f32(name, far) \
+    FG_EACH_VECTOR(f32, some, FG_STORE(f32, y, near_##name##_f32(value, far)))
+#define FG_NEAR_2_f32(name, far)                \
     FG_EACH_VECTOR(f32, some, FG_UPSTREAM(f32); \
-                   FG_STORE(f32, dx, near_##name##_f32(upstream, value, 0)))
+                   FG_STORE(f32, dx, near_##name##_f32(upstream, value, far)))
 
 /* The formula of a value, which is x/2 where all are tiny: a division with a subnormal operand takes
  * some processors twice the time of another. Tiny: 1 + 2^n (1 + g r) is 2 to the bit. */
@@ -112,11 +145,11 @@ static FG_INLINE int all_tiny_f64(size_t n, const fg_f64 *x)
             return 0;
     return 1;
 }
-#define FG_FORMULA_1_f64(name)                                                                  \
-    if (all_tiny_f64(some, x)) {                                                                \
-        FG_EACH_VECTOR(f64, some, FG_STORE(f64, y, product_f64(value, v_set_f64(fg_half_f64)))) \
-    } else {                                                                                    \
-        FG_EACH_VECTOR(f64, some, FG_STORE(f64, y, near_##name##_f64(value, 0)))                \
+#define FG_FORMULA_1_f64(name, far)                                                                \
+    if (!(far) && all_tiny_f64(some, x)) {                                                         \
+        FG_EACH_VECTOR(f64, some, FG_STORE(f64, y, product_f64(value, v_set_f64(fg_half_f64))))    \
+    } else {                                                                                       \
+        FG_EACH_VECTOR(f64, some, FG_LOOK_AHEAD() FG_STORE(f64, y, near_##name##_f64(value, far))) \
     }
 
 #if FG_ROWS_FIRST
@@ -124,19 +157,19 @@ static FG_INLINE int all_tiny_f64(size_t n, const fg_f64 *x)
  * vector to an address takes long, and in one loop all that follows would wait for it. */
 enum { FG_ROWS = 256 };
 #define FG_REAL f64
-#define FG_ROWS_OF(name, table)                                                         \
-    enum { has_rows_##name = fg_##table##_columns_f64 != 0 };                           \
-    static FG_INLINE void keep_rows_##name(size_t n, const fg_f64 *x, uint32_t *places) \
-    {                                                                                   \
-        for (size_t j = 0; j < n; j += FG_LANES_f64) {                                  \
-            const V_f64 t = v_abs_f64(v_load_f64(x + j));                               \
-            v_keep_f64(places + j, fg_##table##_rows_f64, fg_##table##_columns_f64,     \
-                       FG_SEGMENT(t, table));                                           \
-        }                                                                               \
-    }                                                                                   \
-    static FG_INLINE R_f64 kept_row_##name(const uint32_t *places)                      \
-    {                                                                                   \
-        return v_kept_f64(fg_##table##_table_f64, places);                              \
+#define FG_ROWS_OF(name, table)                                                                  \
+    enum { has_rows_##name = fg_##table##_columns_f64 != 0 };                                    \
+    static FG_INLINE void keep_rows_##name(size_t n, const fg_f64 *x, int far, uint32_t *places) \
+    {                                                                                            \
+        for (size_t j = 0; j < n; j += FG_LANES_f64) {                                           \
+            const V_f64 t = clamped_f64(v_abs_f64(v_load_f64(x + j)), FG_C(table##_near), far);  \
+            v_keep_f64(places + j, fg_##table##_rows_f64, fg_##table##_columns_f64,              \
+                       FG_SEGMENT(t, table));                                                    \
+        }                                                                                        \
+    }                                                                                            \
+    static FG_INLINE R_f64 kept_row_##name(const uint32_t *places)                               \
+    {                                                                                            \
+        return v_kept_f64(fg_##table##_table_f64, places);                                       \
     }
 FG_ROWS_OF(gelu, gelu)
 FG_ROWS_OF(gelu_tanh, gelu_tanh)
@@ -151,36 +184,49 @@ FG_ROWS_OF(gelu_tanh_backward, gelu_tanh_grad)
 FG_ROWS_OF(gelu_sigmoid_backward, gelu_sigmoid_grad)
 FG_ROWS_OF(silu_backward, silu_grad)
 #undef FG_REAL
-#define FG_BY_ROWS(name, body)                                         \
+#define FG_EACH_ROW(name, body)                               \
+    for (size_t j = at; j < at + part; j += LANES) {          \
+        const V_f64 value = v_load_f64(x + j);                \
+        const R_f64 row = kept_row_##name(places + (j - at)); \
+        body;                                                 \
+    }
+#define FG_BY_ROWS(name, far, loops)                                   \
     for (size_t at = 0; at < some; at += FG_ROWS) {                    \
         uint32_t places[FG_ROWS];                                      \
         const size_t part = some - at < FG_ROWS ? some - at : FG_ROWS; \
-        keep_rows_##name(part, x + at, places);                        \
-        for (size_t j = at; j < at + part; j += LANES) {               \
-            const V_f64 value = v_load_f64(x + j);                     \
-            const R_f64 row = kept_row_##name(places + (j - at));      \
-            body;                                                      \
-        }                                                              \
+        keep_rows_##name(part, x + at, far, places);                   \
+        loops                                                          \
     }
-#define FG_NEAR_1_f64(name)                                                         \
-    if (has_rows_##name) {                                                          \
-        FG_BY_ROWS(name, FG_STORE(f64, y, near_##name##_by_row_f64(value, row, 0))) \
-    } else {                                                                        \
-        FG_FORMULA_1_f64(name)                                                      \
+#define FG_NEAR_1_f64(name, far)                                                              \
+    if (has_rows_##name) {                                                                    \
+        FG_BY_ROWS(name, far,                                                                 \
+                   FG_EACH_ROW(name, FG_LOOK_AHEAD() FG_STORE(                                \
+                                         f64, y, near_##name##_by_row_f64(value, row, far)))) \
+    } else {                                                                                  \
+        FG_FORMULA_1_f64(name, far)                                                           \
     }
-#define FG_NEAR_2_f64(name)            \
-    FG_BY_ROWS(name, FG_UPSTREAM(f64); \
-               FG_STORE(f64, dx, near_##name##_by_row_f64(upstream, value, row, 0)))
+/* Two inputs, and a vector that is one cache line (avx2): looking ahead takes 4 to 8 %, so that it
+ * is left out where all is in a cache. */
+enum { FG_AHEAD_ALWAYS = sizeof(V_f64) > 64 };
+#define FG_ROW_2(name, far) \
+    FG_UPSTREAM(f64);       \
+    FG_STORE(f64, dx, near_##name##_by_row_f64(upstream, value, row, far))
+#define FG_NEAR_2_f64(name, far)                                   \
+    FG_BY_ROWS(                                                    \
+        name, far, if (FG_AHEAD_ALWAYS || ahead) {                 \
+            FG_EACH_ROW(name, FG_LOOK_AHEAD() FG_ROW_2(name, far)) \
+        } else {FG_EACH_ROW(name, FG_ROW_2(name, far))})
 #else
-#define FG_NEAR_1_f64(name)                                                      \
-    if (fg_##name##_columns_f64) {                                               \
-        FG_EACH_VECTOR(f64, some, FG_STORE(f64, y, near_##name##_f64(value, 0))) \
-    } else {                                                                     \
-        FG_FORMULA_1_f64(name)                                                   \
+#define FG_NEAR_1_f64(name, far)                                                   \
+    if (fg_##name##_columns_f64) {                                                 \
+        FG_EACH_VECTOR(f64, some, FG_STORE(f64, y, near_##name##_f64(value, far))) \
+    } else {                                                                       \
+        FG_FORMULA_1_f64(name, far)                                                \
     }
-#define FG_NEAR_2_f64(name)                     \
+enum { FG_AHEAD_ALWAYS = 0 };
+#define FG_NEAR_2_f64(name, far)                \
     FG_EACH_VECTOR(f64, some, FG_UPSTREAM(f64); \
-                   FG_STORE(f64, dx, near_##name##_f64(upstream, value, 0)))
+                   FG_STORE(f64, dx, near_##name##_f64(upstream, value, far)))
 #endif
 
 /* The far ways in two loops, begin_ and end_: as one, its chain of operations would be so long that
@@ -233,13 +279,102 @@ FG_FEW(f64)
 FG_FEW(f16)
 FG_FEW(bf16)
 
+/* The ways that take much of the stack are functions of their own. */
+#define FG_FAR_WAY_1(run, name, dtype)                                                    \
+    static FG_SINGLE void far_##run##_##name##_##dtype(size_t some, const fg_##dtype *x,  \
+                                                       fg_##dtype *y, int past, int deep) \
+    {                                                                                     \
+        enum { LANES = FG_LANES_##dtype };                                                \
+        if (fg_##name##_deep_##dtype < fg_##name##_end_##dtype && deep) {                 \
+            FG_FAR_1(name, dtype, 0)                                                      \
+        } else {                                                                          \
+            FG_FAR_1(name, dtype, fg_##name##_terms_##dtype)                              \
+        }                                                                                 \
+    }
+#define FG_FAR_WAY_2(run, name, dtype)                                                      \
+    static FG_SINGLE void far_##run##_##name##_##dtype(size_t some, const fg_##dtype *dy,   \
+                                                       const fg_##dtype *x, fg_##dtype *dx, \
+                                                       int past, int deep)                  \
+    {                                                                                       \
+        enum { LANES = FG_LANES_##dtype };                                                  \
+        if (fg_##name##_deep_##dtype < fg_##name##_end_##dtype && deep) {                   \
+            FG_FAR_2(name, dtype, 0)                                                        \
+        } else {                                                                            \
+            FG_FAR_2(name, dtype, fg_##name##_terms_##dtype)                                \
+        }                                                                                   \
+    }
+
+/* A mixed block: how many of its elements are far. */
+#define FG_MIXED_1(run, name, dtype)                                                              \
+    static FG_SINGLE size_t mixed_##run##_##name##_##dtype(size_t n, const fg_##dtype *x,         \
+                                                           fg_##dtype *y, const fg_ahead *ahead)  \
+    {                                                                                             \
+        enum { LANES = FG_LANES_##dtype, past = 0 };                                              \
+        size_t all = 0;                                                                           \
+        (void)ahead;                                                                              \
+        while (n) {                                                                               \
+            unsigned short which[FG_APART];                                                       \
+            fg_##dtype apart[FG_APART];                                                           \
+            size_t count;                                                                         \
+            const size_t some = set_apart_##dtype(n, x, fg_##name##_near_##dtype, which, &count); \
+            collect_##dtype(count, which, x, apart);                                              \
+            {                                                                                     \
+                FG_NEAR_1_##dtype(name, 1)                                                        \
+            }                                                                                     \
+            for (size_t j = 0; j < count; j += LANES)                                             \
+                v_store_##dtype(apart + j, far_##name##_##dtype(v_load_##dtype(apart + j), 1));   \
+            for (size_t j = 0; j < count; j++)                                                    \
+                y[which[j]] = apart[j];                                                           \
+            x += some;                                                                            \
+            y += some;                                                                            \
+            n -= some;                                                                            \
+            all += count;                                                                         \
+        }                                                                                         \
+        return all;                                                                               \
+    }
+#define FG_MIXED_2(run, name, dtype)                                                              \
+    static FG_SINGLE size_t mixed_##run##_##name##_##dtype(size_t n, const fg_##dtype *dy,        \
+                                                           const fg_##dtype *x, fg_##dtype *dx,   \
+                                                           const fg_ahead *ahead)                 \
+    {                                                                                             \
+        enum { LANES = FG_LANES_##dtype, past = 0 };                                              \
+        size_t all = 0;                                                                           \
+        (void)ahead;                                                                              \
+        while (n) {                                                                               \
+            unsigned short which[FG_APART];                                                       \
+            fg_##dtype apart[FG_APART], apart_dy[FG_APART];                                       \
+            size_t count;                                                                         \
+            const size_t some = set_apart_##dtype(n, x, fg_##name##_near_##dtype, which, &count); \
+            collect_##dtype(count, which, x, apart);                                              \
+            collect_##dtype(count, which, dy, apart_dy);                                          \
+            {                                                                                     \
+                FG_NEAR_2_##dtype(name, 1)                                                        \
+            }                                                                                     \
+            for (size_t j = 0; j < count; j += LANES)                                             \
+                v_store_##dtype(apart + j, far_##name##_##dtype(v_load_##dtype(apart_dy + j),     \
+                                                                v_load_##dtype(apart + j), 1));   \
+            for (size_t j = 0; j < count; j++)                                                    \
+                dx[which[j]] = apart[j];                                                          \
+            dy += some;                                                                           \
+            x += some;                                                                            \
+            dx += some;                                                                           \
+            n -= some;                                                                            \
+            all += count;                                                                         \
+        }                                                                                         \
+        return all;                                                                               \
+    }
+
 #define FG_LOOP_1(run, name, dtype)                                                              \
+    FG_FAR_WAY_1(run, name, dtype)                                                               \
+    FG_MIXED_1(run, name, dtype)                                                                 \
     static FG_SINGLE void run##_##name##_##dtype(size_t n, const fg_##dtype *x, fg_##dtype *y,   \
-                                                 int past)                                       \
+                                                 int past, const fg_ahead *ahead)                \
     {                                                                                            \
         enum { LANES = FG_LANES_##dtype };                                                       \
         fg_##dtype few[LANES], *rest = NULL;                                                     \
         size_t left = 0;                                                                         \
+        (void)ahead;                                                                             \
+        int mixed = 0; /* the block before */                                                    \
         while (n) {                                                                              \
             if (n < LANES) {                                                                     \
                 few_from_##dtype(n, x, few);                                                     \
@@ -248,32 +383,18 @@ FG_FEW(bf16)
             }                                                                                    \
             const size_t some = n < FG_BLOCK ? n - n % LANES : FG_BLOCK;                         \
             const enum fg_way way =                                                              \
-                way_##dtype(some, x, fg_##name##_near_##dtype, fg_##name##_deep_##dtype,         \
-                            fg_##name##_end_##dtype);                                            \
+                mixed ? FG_MIXED                                                                 \
+                      : way_##dtype(some, x, fg_##name##_near_##dtype, fg_##name##_deep_##dtype, \
+                                    fg_##name##_end_##dtype);                                    \
             if (way == FG_NEAR) {                                                                \
-                FG_NEAR_1_##dtype(name)                                                          \
-            } else if (way == FG_FAR) {                                                          \
-                FG_FAR_1(name, dtype, fg_##name##_terms_##dtype)                                 \
-            } else if (fg_##name##_deep_##dtype < fg_##name##_end_##dtype && way == FG_DEEP) {   \
-                FG_FAR_1(name, dtype, 0)                                                         \
+                FG_NEAR_1_##dtype(name, 0)                                                       \
+            } else if (way == FG_FAR || way == FG_DEEP) {                                        \
+                far_##run##_##name##_##dtype(some, x, y, past, way == FG_DEEP);                  \
             } else if (way == FG_PLAIN) {                                                        \
                 FG_EACH_VECTOR(dtype, some, FG_STORE(dtype, y, plain_##name##_##dtype(value)))   \
             } else {                                                                             \
-                for (size_t at = 0; at < some; at += FG_PIECE) {                                 \
-                    unsigned short which[FG_PIECE];                                              \
-                    fg_##dtype far[FG_PIECE];                                                    \
-                    const size_t part = some - at < FG_PIECE ? some - at : FG_PIECE;             \
-                    const size_t count =                                                         \
-                        set_apart_##dtype(part, x + at, fg_##name##_near_##dtype, which);        \
-                    collect_##dtype(count, which, x + at, far);                                  \
-                    for (size_t j = at; j < at + part; j += LANES)                               \
-                        v_store_##dtype(y + j, near_##name##_##dtype(v_load_##dtype(x + j), 1)); \
-                    for (size_t j = 0; j < count; j += LANES)                                    \
-                        v_store_##dtype(far + j,                                                 \
-                                        far_##name##_##dtype(v_load_##dtype(far + j), 1));       \
-                    for (size_t j = 0; j < count; j++)                                           \
-                        y[at + which[j]] = far[j];                                               \
-                }                                                                                \
+                const size_t far = mixed_##run##_##name##_##dtype(some, x, y, ahead);            \
+                mixed = far && far < some;                                                       \
             }                                                                                    \
             x += some;                                                                           \
             y += some;                                                                           \
@@ -282,59 +403,47 @@ FG_FEW(bf16)
         few_to_##dtype(left, few, rest);                                                         \
     }
 
-#define FG_LOOP_2(run, name, dtype)                                                               \
-    static FG_SINGLE void run##_##name##_##dtype(size_t n, const fg_##dtype *dy,                  \
-                                                 const fg_##dtype *x, fg_##dtype *dx, int past)   \
-    {                                                                                             \
-        enum { LANES = FG_LANES_##dtype };                                                        \
-        fg_##dtype few[LANES], few_dy[LANES], *rest = NULL;                                       \
-        size_t left = 0;                                                                          \
-        while (n) {                                                                               \
-            if (n < LANES) {                                                                      \
-                few_from_##dtype(n, x, few);                                                      \
-                few_from_##dtype(n, dy, few_dy);                                                  \
-                rest = dx, left = n, n = LANES, past = 0;                                         \
-                dy = few_dy, x = few, dx = few;                                                   \
-            }                                                                                     \
-            const size_t some = n < FG_BLOCK ? n - n % LANES : FG_BLOCK;                          \
-            const enum fg_way way =                                                               \
-                way_##dtype(some, x, fg_##name##_near_##dtype, fg_##name##_deep_##dtype,          \
-                            fg_##name##_end_##dtype);                                             \
-            if (way == FG_NEAR) {                                                                 \
-                FG_NEAR_2_##dtype(name)                                                           \
-            } else if (way == FG_FAR) {                                                           \
-                FG_FAR_2(name, dtype, fg_##name##_terms_##dtype)                                  \
-            } else if (fg_##name##_deep_##dtype < fg_##name##_end_##dtype && way == FG_DEEP) {    \
-                FG_FAR_2(name, dtype, 0)                                                          \
-            } else if (way == FG_PLAIN) {                                                         \
-                FG_EACH_VECTOR(dtype, some, FG_UPSTREAM(dtype);                                   \
-                               FG_STORE(dtype, dx, plain_##name##_##dtype(upstream, value)))      \
-            } else {                                                                              \
-                for (size_t at = 0; at < some; at += FG_PIECE) {                                  \
-                    unsigned short which[FG_PIECE];                                               \
-                    fg_##dtype far[FG_PIECE], far_dy[FG_PIECE];                                   \
-                    const size_t part = some - at < FG_PIECE ? some - at : FG_PIECE;              \
-                    const size_t count =                                                          \
-                        set_apart_##dtype(part, x + at, fg_##name##_near_##dtype, which);         \
-                    collect_##dtype(count, which, x + at, far);                                   \
-                    collect_##dtype(count, which, dy + at, far_dy);                               \
-                    for (size_t j = at; j < at + part; j += LANES)                                \
-                        v_store_##dtype(dx + j, near_##name##_##dtype(v_load_##dtype(dy + j),     \
-                                                                      v_load_##dtype(x + j), 1)); \
-                    for (size_t j = 0; j < count; j += LANES)                                     \
-                        v_store_##dtype(far + j,                                                  \
-                                        far_##name##_##dtype(v_load_##dtype(far_dy + j),          \
-                                                             v_load_##dtype(far + j), 1));        \
-                    for (size_t j = 0; j < count; j++)                                            \
-                        dx[at + which[j]] = far[j];                                               \
-                }                                                                                 \
-            }                                                                                     \
-            dy += some;                                                                           \
-            x += some;                                                                            \
-            dx += some;                                                                           \
-            n -= some;                                                                            \
-        }                                                                                         \
-        few_to_##dtype(left, few, rest);                                                          \
+#define FG_LOOP_2(run, name, dtype)                                                              \
+    FG_FAR_WAY_2(run, name, dtype)                                                               \
+    FG_MIXED_2(run, name, dtype)                                                                 \
+    static FG_SINGLE void run##_##name##_##dtype(size_t n, const fg_##dtype *dy,                 \
+                                                 const fg_##dtype *x, fg_##dtype *dx, int past,  \
+                                                 const fg_ahead *ahead)                          \
+    {                                                                                            \
+        enum { LANES = FG_LANES_##dtype };                                                       \
+        fg_##dtype few[LANES], few_dy[LANES], *rest = NULL;                                      \
+        size_t left = 0;                                                                         \
+        (void)ahead;                                                                             \
+        int mixed = 0; /* the block before */                                                    \
+        while (n) {                                                                              \
+            if (n < LANES) {                                                                     \
+                few_from_##dtype(n, x, few);                                                     \
+                few_from_##dtype(n, dy, few_dy);                                                 \
+                rest = dx, left = n, n = LANES, past = 0;                                        \
+                dy = few_dy, x = few, dx = few;                                                  \
+            }                                                                                    \
+            const size_t some = n < FG_BLOCK ? n - n % LANES : FG_BLOCK;                         \
+            const enum fg_way way =                                                              \
+                mixed ? FG_MIXED                                                                 \
+                      : way_##dtype(some, x, fg_##name##_near_##dtype, fg_##name##_deep_##dtype, \
+                                    fg_##name##_end_##dtype);                                    \
+            if (way == FG_NEAR) {                                                                \
+                FG_NEAR_2_##dtype(name, 0)                                                       \
+            } else if (way == FG_FAR || way == FG_DEEP) {                                        \
+                far_##run##_##name##_##dtype(some, dy, x, dx, past, way == FG_DEEP);             \
+            } else if (way == FG_PLAIN) {                                                        \
+                FG_EACH_VECTOR(dtype, some, FG_UPSTREAM(dtype);                                  \
+                               FG_STORE(dtype, dx, plain_##name##_##dtype(upstream, value)))     \
+            } else {                                                                             \
+                const size_t far = mixed_##run##_##name##_##dtype(some, dy, x, dx, ahead);       \
+                mixed = far && far < some;                                                       \
+            }                                                                                    \
+            dy += some;                                                                          \
+            x += some;                                                                           \
+            dx += some;                                                                          \
+            n -= some;                                                                           \
+        }                                                                                        \
+        few_to_##dtype(left, few, rest);                                                         \
     }
 
 /* 16 bits: a way for blocks all near, not near, or not finite, and one for all others. The formulas
@@ -427,12 +536,32 @@ static FG_INLINE enum fg_way way_16(size_t n, const uint16_t *x, uint16_t far, u
         few_to_##dtype(left, few, rest);                                                      \
     }
 
+/* Arrays in memory. Those of FG_LARGE elements are not expected to be in a cache. */
+enum { FG_LARGE = 1 << 18 };
+#define FG_RUN_1(name, dtype)                                                                \
+    static FG_INLINE void run_##name##_##dtype(size_t n, const fg_##dtype *x, fg_##dtype *y, \
+                                               int past)                                     \
+    {                                                                                        \
+        const uintptr_t out = (uintptr_t)y - (uintptr_t)x + FG_AHEAD_OUT;                    \
+        const fg_ahead ahead = {{FG_AHEAD_X, past ? FG_AHEAD_X : out, FG_AHEAD_X}};          \
+        blocks_##name##_##dtype(n, x, y, past, &ahead);                                      \
+    }
+#define FG_RUN_2(name, dtype)                                                                 \
+    static FG_INLINE void run_##name##_##dtype(size_t n, const fg_##dtype *dy,                \
+                                               const fg_##dtype *x, fg_##dtype *dx, int past) \
+    {                                                                                         \
+        const uintptr_t in = (uintptr_t)dy - (uintptr_t)x + FG_AHEAD_DY,                      \
+                        out = (uintptr_t)dx - (uintptr_t)x + FG_AHEAD_OUT;                    \
+        const fg_ahead ahead = {{FG_AHEAD_X, in, past ? FG_AHEAD_X : out}};                   \
+        blocks_##name##_##dtype(n, dy, x, dx, past,                                           \
+                                FG_AHEAD_ALWAYS || n >= FG_LARGE ? &ahead : NULL);            \
+    }
 #define FG_LOOP_f32_1(name, dtype) FG_LOOP_1(blocks, name, dtype)
-#define FG_LOOP_f64_1(name, dtype) FG_LOOP_1(run, name, dtype)
+#define FG_LOOP_f64_1(name, dtype) FG_LOOP_1(blocks, name, dtype) FG_RUN_1(name, dtype)
 #define FG_LOOP_f16_1 FG_LOOP_16_1
 #define FG_LOOP_bf16_1 FG_LOOP_16_1
-#define FG_LOOP_f32_2(name, dtype) FG_LOOP_2(run, name, dtype)
-#define FG_LOOP_f64_2(name, dtype) FG_LOOP_2(run, name, dtype)
+#define FG_LOOP_f32_2(name, dtype) FG_LOOP_2(blocks, name, dtype) FG_RUN_2(name, dtype)
+#define FG_LOOP_f64_2(name, dtype) FG_LOOP_2(blocks, name, dtype) FG_RUN_2(name, dtype)
 #define FG_LOOP_f16_2 FG_LOOP_16_2
 #define FG_LOOP_bf16_2 FG_LOOP_16_2
 
