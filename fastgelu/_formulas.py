@@ -502,9 +502,10 @@ def formulas(V, I, K):
             V.select_above(t, limit, large, nan_or_half(t, limit)), V.set(K.minus_zero))
 
     def finish_backward(dy, x, limit, p, k, some):
-        k1 = at_least(k, V.set(K.split_twice))
-        scaled_dy = product(product(dy, pow2_ratio(k1, at_least(k, V.set(K.split)))),
-            pow2_ratio(k, k1))
+        k1 = at_least(k, V.set(K.split_twice)) if some else k
+        scaled_dy = product(dy, pow2_ratio(k1, at_least(k, V.set(K.split))))
+        if some:
+            scaled_dy = product(scaled_dy, pow2_ratio(k, k1))
         slope = V.select_negative(x, V.neg(p), V.add(V.set(K.one), p))
         y = product(V.select_negative(x, scaled_dy, dy), slope)
         return unless_plain(V.abs(x), limit, y, plain_backward(dy, x, limit)) if some else y

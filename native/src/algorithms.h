@@ -536,13 +536,14 @@ static FG_INLINE V plain_backward(V dy, V x, V limit)
 }
 
 /* dy * slope. Slopes down to 2^-290 (2^-2140 in f64) count, since dy may be as large as
- * 2^128 (2^1024): what 2^n lacks goes with dy, in two normal factors. The slope at -inf is
- * -0, not just small: it makes NaN of an infinite dy. */
+ * 2^128 (2^1024): what 2^n lacks goes with dy, in two normal factors, the second of which is 1 up to
+ * fg_<function>_end. The slope at -inf is -0, not just small: it makes NaN of an infinite dy. */
 static FG_INLINE V finish_backward(V dy, V x, V limit, V p, V k, int some)
 {
-    const V k1 = at_least(k, FG_C(split_twice));
-    const V scaled_dy =
-        product(product(dy, pow2_ratio(k1, at_least(k, FG_C(split)))), pow2_ratio(k, k1));
+    const V k1 = some ? at_least(k, FG_C(split_twice)) : k;
+    V scaled_dy = product(dy, pow2_ratio(k1, at_least(k, FG_C(split))));
+    if (some)
+        scaled_dy = product(scaled_dy, pow2_ratio(k, k1));
     const V slope = v_select_negative(x, v_neg(p), v_add(FG_C(one), p));
     const V y = product(v_select_negative(x, scaled_dy, dy), slope);
     return some ? unless_plain(v_abs(x), limit, y, plain_backward(dy, x, limit)) : y;

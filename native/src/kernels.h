@@ -38,7 +38,7 @@ enum fg_way { FG_NEAR, FG_FAR, FG_DEEP, FG_PLAIN, FG_MIXED };
         return v_bits_##dtype(v_abs_##dtype(v_load_##dtype(x)));                                    \
     }                                                                                               \
     static FG_INLINE enum fg_way way_##dtype(size_t n, const fg_##dtype *x, fg_##dtype near,        \
-                                             fg_##dtype deep, fg_##dtype end)                       \
+                                             fg_##dtype deep, fg_##dtype end, fg_##dtype plain)     \
     {                                                                                               \
         I_##dtype most = magnitude_##dtype(x), least = most;                                        \
         if (!i_any_above_##dtype(most, near)) {                                                     \
@@ -56,8 +56,8 @@ enum fg_way { FG_NEAR, FG_FAR, FG_DEEP, FG_PLAIN, FG_MIXED };
         return !i_all_above_##dtype(least, near) ? FG_MIXED                                         \
                : !i_any_above_##dtype(most, end)                                                    \
                    ? (i_all_above_##dtype(least, deep) ? FG_DEEP : FG_FAR)                          \
-               : i_all_above_##dtype(least, end) ? FG_PLAIN                                         \
-                                                 : FG_MIXED;                                        \
+               : i_all_above_##dtype(least, plain) ? FG_PLAIN                                       \
+                                                   : FG_MIXED;                                      \
     }                                                                                               \
     /* which of n elements are not near (NaN too), and how many; where it ended for want of room */ \
     static FG_INLINE size_t set_apart_##dtype(size_t n, const fg_##dtype *x, fg_##dtype near,       \
@@ -385,7 +385,7 @@ FG_FEW(bf16)
             const enum fg_way way =                                                              \
                 mixed ? FG_MIXED                                                                 \
                       : way_##dtype(some, x, fg_##name##_near_##dtype, fg_##name##_deep_##dtype, \
-                                    fg_##name##_end_##dtype);                                    \
+                                    fg_##name##_end_##dtype, fg_##name##_plain_##dtype);         \
             if (way == FG_NEAR) {                                                                \
                 FG_NEAR_1_##dtype(name, 0)                                                       \
             } else if (way == FG_FAR || way == FG_DEEP) {                                        \
@@ -426,7 +426,7 @@ FG_FEW(bf16)
             const enum fg_way way =                                                              \
                 mixed ? FG_MIXED                                                                 \
                       : way_##dtype(some, x, fg_##name##_near_##dtype, fg_##name##_deep_##dtype, \
-                                    fg_##name##_end_##dtype);                                    \
+                                    fg_##name##_end_##dtype, fg_##name##_plain_##dtype);         \
             if (way == FG_NEAR) {                                                                \
                 FG_NEAR_2_##dtype(name, 0)                                                       \
             } else if (way == FG_FAR || way == FG_DEEP) {                                        \

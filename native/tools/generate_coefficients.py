@@ -175,13 +175,16 @@ def limits(fmt):
 
     limit: beyond it -t gives -0 (value, slope), with room for a factor t w' beside the
     exponential; backward_limit: likewise for slopes that a large dy can lift; far: where the near
-    way ends; near: the number below far; deep: where E no longer matters.
+    way ends; near: the number below far; deep: where E no longer matters; end: up to where the far
+    way is right for whole blocks, for backward passes where one factor beside the exponential is
+    enough; plain: from where on plain results are.
     """
     low = fmt.emax + fmt.precision + 14
     out = {}
     for kind, bits in (
         ("limit", low),
         ("backward_limit", low + fmt.emax + 1),
+        ("backward_end", fmt.split + fmt.emax - 7),
     ):
         a = bits * mp.log(2)
         out[f"gelu_{kind}"] = mp.sqrt(2 * a)
@@ -190,7 +193,9 @@ def limits(fmt):
             out[f"{form}_{kind}"] = solve(lambda t, w=w, a=a: w(t) - a, guess)
     for form in ("gelu", *exponents()):
         for kind, limit in (("", "limit"), ("_grad", "limit"), ("_backward", "backward_limit")):
-            out[f"{form}{kind}_end"] = out[f"{form}_{limit}"]
+            out[f"{form}{kind}_plain"] = out[f"{form}_{limit}"]
+            if kind != "_backward":
+                out[f"{form}{kind}_end"] = out[f"{form}_{limit}"]
             far = TABLES[form + kind.replace("backward", "grad")].get(fmt.name)
             if far:
                 far = mp.mpf(far[0])
