@@ -106,9 +106,9 @@ static FG_INLINE V FG_H(from_table)(V t, V per, const fg_f32 *table, int columns
         sum = v_fma(d, sum, v_entry(row, i));
     return sum;
 }
-#define FG_FROM_TABLE16(t, name) \
-    FG_H(from_table)             \
-    (t, FG_K(name##_per), FG_H(fg_##name##_table), FG_COUNT(FG_H(fg_##name##_table)) / 8)
+#define FG_FROM_TABLE16(t, name)                                   \
+    FG_H(from_table)(t, FG_K(name##_per), FG_H(fg_##name##_table), \
+                     FG_COUNT(FG_H(fg_##name##_table)) / 8)
 
 /* max(x, 0) - t P */
 #define FG_NEAR_VALUE16(form)                                                          \

@@ -62,7 +62,7 @@ class Format:
 
 
 class Far:
-    """exp2: 4 where a function has none of its own; inverse: of the value and the slope of a form."""
+    """exp2: 4 where a function has none; inverse: of the value and the slope of a form."""
 
     def __init__(self, low, exp2, gelu, gelu_grad, inverse):
         self.low, self.exp2, self.gelu, self.gelu_grad = low, exp2, gelu, gelu_grad

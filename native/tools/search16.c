@@ -6,7 +6,7 @@
  *
  *     python native/tools/generate_coefficients16.py --fits-only
  *     cc -O2 -mavx2 -mfma -mf16c -ffp-contract=off -I native/include -I native/src -I native/tests
- *         native/tools/search16.c -o search16 -lm
+ *         native/tools/search16.c native/tests/reference.c -o search16 -lm
  *     ./search16 > native/tools/search16_places.json
  *     python native/tools/generate_coefficients16.py
  *
@@ -68,23 +68,18 @@ typedef struct job {
 ALL(f16)
 ALL(bf16)
 
-#define TABLE(name, dtype)                                                    \
-    {                                                                         \
-#name "_" #dtype, fg_##name##_##dtype, FG_COUNT(fg_##name##_##dtype), \
-        {                                                                     \
-            0                                                                 \
-        }                                                                     \
-    }
+#define TABLE(name, dtype) \
+    {#name "_" #dtype, fg_##name##_##dtype, FG_COUNT(fg_##name##_##dtype), {0}}
 #define EVERYWHERE(name, dtype, format, ...)                                \
     {                                                                       \
-#name, format, 0, 0x7fff, search_everywhere_##name##_##dtype, NULL, \
+        #name, format, 0, 0x7fff, search_everywhere_##name##_##dtype, NULL, \
         {                                                                   \
             __VA_ARGS__                                                     \
         }                                                                   \
     }
 #define FAR(name, dtype, format, unrounded, ...)                                   \
     {                                                                              \
-#name, format, fg_##name##_low_bits_##dtype, fg_##name##_end_bits_##dtype, \
+        #name, format, fg_##name##_low_bits_##dtype, fg_##name##_end_bits_##dtype, \
             search_far_##name##_##dtype, unrounded,                                \
         {                                                                          \
             __VA_ARGS__                                                            \
