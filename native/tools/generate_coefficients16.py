@@ -395,7 +395,7 @@ def render(places, near_way):
                 bits["end"] = encoding(fmt, far_end(fmt, form, name))
                 for what, value in bits.items():
                     lines.append(f"enum {{ fg_{name}_{what}_bits_{fmt.name} = {value:#x} }};")
-                    python.append(f"{name.upper()}_{what.upper()}_BITS_{suffix} = {value:#x}")
+                    python.append(f"{name.upper()}_{what.upper()}_BITS_{suffix} = 0x{value:X}")
         lines.append(f"enum {{ fg_infinite_bits_{fmt.name} = {encoding(fmt, math.inf):#x} }};")
         for name, value in constants(fmt, near_way).items():
             number = scalar(value).hex()

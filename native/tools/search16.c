@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* search16.c: moves last places of the float16 and bfloat16 coefficients until every result is
  * correctly rounded: those of the formulas, for the x that they are for. The tables are another
- * search's:
- * search16_tables.py.
+ * search's: search16_tables.py.
  *
  *     python native/tools/generate_coefficients16.py --fits-only
  *     cc -O2 -mavx2 -mfma -mf16c -ffp-contract=off -I native/include -I native/src -I native/tests
