@@ -36,7 +36,7 @@ def formulas(V, I, K):
     def times_pow2(a, k):
         return V.real(I.add(V.bits(a), I.to_exponent(k)))
 
-    def in_ones(e, in_units):
+    def number_of(e, in_units):
         return small(e, V.set(K.unit)) if in_units else e
 
     def from_table(t, per, table, columns):
@@ -129,7 +129,7 @@ def formulas(V, I, K):
         q = V.mul(t, V.set(K.minus_unit))
         if len(K.far_gelu_tanh_inverse) - 1:
             q = V.mul(q,
-                horner(in_ones(e, K.deep), K.far_gelu_tanh_inverse,
+                horner(number_of(e, K.deep), K.far_gelu_tanh_inverse,
                     len(K.far_gelu_tanh_inverse) - 1))
         return value(x, e, q)
 
@@ -143,7 +143,7 @@ def formulas(V, I, K):
         q = V.mul(t, V.set(K.minus_unit))
         if len(K.far_gelu_sigmoid_inverse) - 1:
             q = V.mul(q,
-                horner(in_ones(e, K.deep), K.far_gelu_sigmoid_inverse,
+                horner(number_of(e, K.deep), K.far_gelu_sigmoid_inverse,
                     len(K.far_gelu_sigmoid_inverse) - 1))
         return value(x, e, q)
 
@@ -156,7 +156,7 @@ def formulas(V, I, K):
         q = V.mul(t, V.set(K.minus_unit))
         if len(K.far_silu_inverse) - 1:
             q = V.mul(q,
-                horner(in_ones(e, K.deep), K.far_silu_inverse, len(K.far_silu_inverse) - 1))
+                horner(number_of(e, K.deep), K.far_silu_inverse, len(K.far_silu_inverse) - 1))
         return value(x, e, q)
 
     def everywhere_gelu(x):
@@ -231,7 +231,7 @@ def formulas(V, I, K):
     def scale(k, deep):
         return V.bits(at_least(k, V.set(K.split)) if deep else k)
 
-    def gelu_far_tail(t, s, shifter, deep):
+    def far_gelu_tail(t, s, shifter, deep):
         t2 = V.mul(t, t)
         k = V.fma(t2, V.set(K.far_gelu_grad_rate[0]), shifter)
         f = V.fms(t2, V.set(K.far_gelu_grad_rate[0]), V.sub(k, shifter))
@@ -242,7 +242,7 @@ def formulas(V, I, K):
         r = tail(e, V.mul(V.mul(t, s), ratio), k)
         return r
 
-    def gelu_tanh_far_tail(t, s, shifter, deep):
+    def far_gelu_tanh_tail(t, s, shifter, deep):
         rate = V.fma(V.mul(t, t), V.set(K.far_gelu_tanh_grad_rate[1]),
             V.set(K.far_gelu_tanh_grad_rate[0]))
         k = V.fma(t, rate, shifter)
@@ -254,13 +254,13 @@ def formulas(V, I, K):
                 V.set(K.far_gelu_tanh_grad_slope[0])), V.set(K.one))
         q = V.mul(rest, s)
         if len(K.far_gelu_tanh_grad_inverse) - 1:
-            E = in_ones(e, K.deep and (not deep))
+            E = number_of(e, K.deep and (not deep))
             q = V.mul(V.mul(V.add(E, rest), s),
                 horner(E, K.far_gelu_tanh_grad_inverse, len(K.far_gelu_tanh_grad_inverse) - 1))
         r = tail(e, q, k)
         return r
 
-    def gelu_sigmoid_far_tail(t, s, shifter, deep):
+    def far_gelu_sigmoid_tail(t, s, shifter, deep):
         rate = V.set(K.far_gelu_sigmoid_grad_rate[0])
         k = V.fma(t, rate, shifter)
         f = V.fms(t, rate, V.sub(k, shifter))
@@ -269,14 +269,14 @@ def formulas(V, I, K):
         rest = V.fnma(t, V.set(K.far_gelu_sigmoid_grad_slope[0]), V.set(K.one))
         q = V.mul(rest, s)
         if len(K.far_gelu_sigmoid_grad_inverse) - 1:
-            E = in_ones(e, K.deep and (not deep))
+            E = number_of(e, K.deep and (not deep))
             q = V.mul(V.mul(V.add(E, rest), s),
                 horner(E, K.far_gelu_sigmoid_grad_inverse,
                     len(K.far_gelu_sigmoid_grad_inverse) - 1))
         r = tail(e, q, k)
         return r
 
-    def silu_far_tail(t, s, shifter, deep):
+    def far_silu_tail(t, s, shifter, deep):
         rate = V.set(K.far_silu_grad_rate[0])
         k = V.fma(t, rate, shifter)
         f = V.fms(t, rate, V.sub(k, shifter))
@@ -285,7 +285,7 @@ def formulas(V, I, K):
         rest = V.fnma(t, V.set(K.far_silu_grad_slope[0]), V.set(K.one))
         q = V.mul(rest, s)
         if len(K.far_silu_grad_inverse) - 1:
-            E = in_ones(e, K.deep and (not deep))
+            E = number_of(e, K.deep and (not deep))
             q = V.mul(V.mul(V.add(E, rest), s),
                 horner(E, K.far_silu_grad_inverse, len(K.far_silu_grad_inverse) - 1))
         r = tail(e, q, k)
@@ -315,7 +315,7 @@ def formulas(V, I, K):
         rest = V.fnma(t,
             V.fma(V.mul(t, t), V.set(K.gelu_tanh_grad_slope[1]), V.set(K.gelu_tanh_grad_slope[0])),
                 V.set(K.one))
-        E = in_ones(e, K.deep)
+        E = number_of(e, K.deep)
         m = V.sub(V.set(K.one), E)
         d2 = V.fma(m, m, small(E, V.set(K.four)))
         s = V.select_negative(x, V.set(K.unit), V.set(K.minus_unit))
@@ -329,7 +329,7 @@ def formulas(V, I, K):
         e = times_pow2(horner(f, K.gelu_sigmoid_grad_exp2, len(K.gelu_sigmoid_grad_exp2) - 1),
             V.bits(k))
         rest = V.fnma(t, V.set(K.gelu_sigmoid_grad_slope[0]), V.set(K.one))
-        E = in_ones(e, K.deep)
+        E = number_of(e, K.deep)
         m = V.sub(V.set(K.one), E)
         d2 = V.fma(m, m, small(E, V.set(K.four)))
         s = V.select_negative(x, V.set(K.unit), V.set(K.minus_unit))
@@ -342,7 +342,7 @@ def formulas(V, I, K):
         f = V.fms(t, rate, V.sub(k, V.set(K.unit_shifter)))
         e = times_pow2(horner(f, K.silu_grad_exp2, len(K.silu_grad_exp2) - 1), V.bits(k))
         rest = V.fnma(t, V.set(K.silu_grad_slope[0]), V.set(K.one))
-        E = in_ones(e, K.deep)
+        E = number_of(e, K.deep)
         m = V.sub(V.set(K.one), E)
         d2 = V.fma(m, m, small(E, V.set(K.four)))
         s = V.select_negative(x, V.set(K.unit), V.set(K.minus_unit))
@@ -375,7 +375,7 @@ def formulas(V, I, K):
         if near == 0:
             return everywhere_gelu_grad(x)
         s = V.select_negative(x, V.set(K.unit), V.set(K.minus_unit))
-        r = gelu_far_tail(V.abs(x), s, V.set(K.unit_shifter), 0)
+        r = far_gelu_tail(V.abs(x), s, V.set(K.unit_shifter), 0)
         return slope(x, r.e, r.q, V.set(K.one))
 
     def gelu_backward(dy, x, near):
@@ -383,11 +383,11 @@ def formulas(V, I, K):
             return product(dy, gelu_grad_by_table(x, 0))
         if near < 0:
             s = V.select_negative(x, V.set(K.lifted_unit), V.set(K.minus_lifted_unit))
-            r = gelu_far_tail(V.abs(x), s, V.set(K.unit_shifter), 0)
+            r = far_gelu_tail(V.abs(x), s, V.set(K.unit_shifter), 0)
             return product(unlifted(dy), slope(x, r.e, r.q, V.set(K.lift)))
         t = clamped(V.abs(x), V.set(K.gelu_backward_limit))
         s = V.select_negative(x, V.set(K.one), V.set(K.minus_one))
-        r = gelu_far_tail(t, s, V.set(K.shifter), K.deep)
+        r = far_gelu_tail(t, s, V.set(K.shifter), K.deep)
         far = slope(x, V.select_infinite(x, V.set(K.zero), r.e), r.q, V.set(K.one))
         y = V.select_above(V.set(K.gelu_grad_far), V.abs(x), gelu_grad_by_table(x, 1), far)
         return product(scaled(dy, x, r.k), y)
@@ -398,7 +398,7 @@ def formulas(V, I, K):
         if near == 0:
             return everywhere_gelu_tanh_grad(x)
         s = V.select_negative(x, V.set(K.unit), V.set(K.minus_unit))
-        r = gelu_tanh_far_tail(V.abs(x), s, V.set(K.unit_shifter), 0)
+        r = far_gelu_tanh_tail(V.abs(x), s, V.set(K.unit_shifter), 0)
         return slope(x, r.e, r.q, V.set(K.one))
 
     def gelu_tanh_backward(dy, x, near):
@@ -406,11 +406,11 @@ def formulas(V, I, K):
             return product(dy, gelu_tanh_grad_by_table(x, 0))
         if near < 0:
             s = V.select_negative(x, V.set(K.lifted_unit), V.set(K.minus_lifted_unit))
-            r = gelu_tanh_far_tail(V.abs(x), s, V.set(K.unit_shifter), 0)
+            r = far_gelu_tanh_tail(V.abs(x), s, V.set(K.unit_shifter), 0)
             return product(unlifted(dy), slope(x, r.e, r.q, V.set(K.lift)))
         t = clamped(V.abs(x), V.set(K.gelu_tanh_backward_limit))
         s = V.select_negative(x, V.set(K.one), V.set(K.minus_one))
-        r = gelu_tanh_far_tail(t, s, V.set(K.shifter), K.deep)
+        r = far_gelu_tanh_tail(t, s, V.set(K.shifter), K.deep)
         far = slope(x, V.select_infinite(x, V.set(K.zero), r.e), r.q, V.set(K.one))
         y = V.select_above(V.set(K.gelu_tanh_grad_far), V.abs(x), gelu_tanh_grad_by_table(x, 1),
             far)
@@ -422,7 +422,7 @@ def formulas(V, I, K):
         if near == 0:
             return everywhere_gelu_sigmoid_grad(x)
         s = V.select_negative(x, V.set(K.unit), V.set(K.minus_unit))
-        r = gelu_sigmoid_far_tail(V.abs(x), s, V.set(K.unit_shifter), 0)
+        r = far_gelu_sigmoid_tail(V.abs(x), s, V.set(K.unit_shifter), 0)
         return slope(x, r.e, r.q, V.set(K.one))
 
     def gelu_sigmoid_backward(dy, x, near):
@@ -430,11 +430,11 @@ def formulas(V, I, K):
             return product(dy, gelu_sigmoid_grad_by_table(x, 0))
         if near < 0:
             s = V.select_negative(x, V.set(K.lifted_unit), V.set(K.minus_lifted_unit))
-            r = gelu_sigmoid_far_tail(V.abs(x), s, V.set(K.unit_shifter), 0)
+            r = far_gelu_sigmoid_tail(V.abs(x), s, V.set(K.unit_shifter), 0)
             return product(unlifted(dy), slope(x, r.e, r.q, V.set(K.lift)))
         t = clamped(V.abs(x), V.set(K.gelu_sigmoid_backward_limit))
         s = V.select_negative(x, V.set(K.one), V.set(K.minus_one))
-        r = gelu_sigmoid_far_tail(t, s, V.set(K.shifter), K.deep)
+        r = far_gelu_sigmoid_tail(t, s, V.set(K.shifter), K.deep)
         far = slope(x, V.select_infinite(x, V.set(K.zero), r.e), r.q, V.set(K.one))
         y = V.select_above(V.set(K.gelu_sigmoid_grad_far), V.abs(x),
             gelu_sigmoid_grad_by_table(x, 1), far)
@@ -446,7 +446,7 @@ def formulas(V, I, K):
         if near == 0:
             return everywhere_silu_grad(x)
         s = V.select_negative(x, V.set(K.unit), V.set(K.minus_unit))
-        r = silu_far_tail(V.abs(x), s, V.set(K.unit_shifter), 0)
+        r = far_silu_tail(V.abs(x), s, V.set(K.unit_shifter), 0)
         return slope(x, r.e, r.q, V.set(K.one))
 
     def silu_backward(dy, x, near):
@@ -454,11 +454,11 @@ def formulas(V, I, K):
             return product(dy, silu_grad_by_table(x, 0))
         if near < 0:
             s = V.select_negative(x, V.set(K.lifted_unit), V.set(K.minus_lifted_unit))
-            r = silu_far_tail(V.abs(x), s, V.set(K.unit_shifter), 0)
+            r = far_silu_tail(V.abs(x), s, V.set(K.unit_shifter), 0)
             return product(unlifted(dy), slope(x, r.e, r.q, V.set(K.lift)))
         t = clamped(V.abs(x), V.set(K.silu_backward_limit))
         s = V.select_negative(x, V.set(K.one), V.set(K.minus_one))
-        r = silu_far_tail(t, s, V.set(K.shifter), K.deep)
+        r = far_silu_tail(t, s, V.set(K.shifter), K.deep)
         far = slope(x, V.select_infinite(x, V.set(K.zero), r.e), r.q, V.set(K.one))
         y = V.select_above(V.set(K.silu_grad_far), V.abs(x), silu_grad_by_table(x, 1), far)
         return product(scaled(dy, x, r.k), y)

@@ -84,8 +84,8 @@ static FG_INLINE V FG_H(times_pow2)(V a, I k)
     const V k = v_fma(a, b, shifter); \
     const V f = v_fms(a, b, v_sub(k, shifter))
 
-/* e in units, or not, in ones */
-static FG_INLINE V FG_H(in_ones)(V e, int in_units)
+/* e, in units or not, as a number: E */
+static FG_INLINE V FG_H(number_of)(V e, int in_units)
 {
     return in_units ? FG_H(small)(e, FG_K(unit)) : e;
 }
@@ -154,17 +154,17 @@ static FG_INLINE V FG_H(far_gelu)(V x)
     return FG_H(value)(x, e, v_mul(q, FG_K(minus_unit)));
 }
 
-#define FG_SIGMOID_VALUE(form, FG_RATE)                                                     \
-    static FG_INLINE V FG_H(far_##form)(V x)                                                \
-    {                                                                                       \
-        const V t = v_abs(x);                                                               \
-        const V rate = FG_RATE(t, far_##form##_rate);                                       \
-        FG_REDUCE(t, rate, FG_K(unit_shifter));                                             \
-        const V e = FG_H(times_pow2)(FG_HORNER(f, far_##form##_exp2), v_bits(k));           \
-        V q = v_mul(t, FG_K(minus_unit));                                                   \
-        if (FG_DEGREE(far_##form##_inverse))                                                \
-            q = v_mul(q, FG_HORNER(FG_H(in_ones)(e, FG_H(fg_deep)), far_##form##_inverse)); \
-        return FG_H(value)(x, e, q);                                                        \
+#define FG_SIGMOID_VALUE(form, FG_RATE)                                                       \
+    static FG_INLINE V FG_H(far_##form)(V x)                                                  \
+    {                                                                                         \
+        const V t = v_abs(x);                                                                 \
+        const V rate = FG_RATE(t, far_##form##_rate);                                         \
+        FG_REDUCE(t, rate, FG_K(unit_shifter));                                               \
+        const V e = FG_H(times_pow2)(FG_HORNER(f, far_##form##_exp2), v_bits(k));             \
+        V q = v_mul(t, FG_K(minus_unit));                                                     \
+        if (FG_DEGREE(far_##form##_inverse))                                                  \
+            q = v_mul(q, FG_HORNER(FG_H(number_of)(e, FG_H(fg_deep)), far_##form##_inverse)); \
+        return FG_H(value)(x, e, q);                                                          \
     }
 
 FG_SIGMOID_VALUE(gelu_tanh, FG_CUBIC)
@@ -226,7 +226,7 @@ static FG_INLINE I FG_H(scale)(V k, int deep)
     return v_bits(deep ? FG_H(at_least)(k, FG_K(split)) : k);
 }
 
-static FG_INLINE FG_H(tail) FG_H(gelu_far_tail)(V t, V s, V shifter, int deep)
+static FG_INLINE FG_H(tail) FG_H(far_gelu_tail)(V t, V s, V shifter, int deep)
 {
     const V t2 = v_mul(t, t);
     FG_REDUCE(t2, FG_TERM(far_gelu_grad_rate, 0), shifter);
@@ -237,7 +237,7 @@ static FG_INLINE FG_H(tail) FG_H(gelu_far_tail)(V t, V s, V shifter, int deep)
 }
 
 #define FG_SIGMOID_TAIL(form, FG_RATE)                                                            \
-    static FG_INLINE FG_H(tail) FG_H(form##_far_tail)(V t, V s, V shifter, int deep)              \
+    static FG_INLINE FG_H(tail) FG_H(far_##form##_tail)(V t, V s, V shifter, int deep)            \
     {                                                                                             \
         const V rate = FG_RATE(t, far_##form##_grad_rate);                                        \
         FG_REDUCE(t, rate, shifter);                                                              \
@@ -245,7 +245,7 @@ static FG_INLINE FG_H(tail) FG_H(gelu_far_tail)(V t, V s, V shifter, int deep)
         const V rest = v_fnma(t, FG_RATE(t, far_##form##_grad_slope), FG_K(one));                 \
         V q = v_mul(rest, s);                                                                     \
         if (FG_DEGREE(far_##form##_grad_inverse)) {                                               \
-            const V E = FG_H(in_ones)(e, FG_H(fg_deep) && !deep);                                 \
+            const V E = FG_H(number_of)(e, FG_H(fg_deep) && !deep);                               \
             q = v_mul(v_mul(v_add(E, rest), s), FG_HORNER(E, far_##form##_grad_inverse));         \
         }                                                                                         \
         const FG_H(tail) r = {e, q, k};                                                           \
@@ -282,7 +282,7 @@ static FG_INLINE V FG_H(everywhere_gelu_grad)(V x)
         FG_REDUCE(t, rate, FG_K(unit_shifter));                                   \
         const V e = FG_H(times_pow2)(FG_HORNER(f, form##_grad_exp2), v_bits(k));  \
         const V rest = v_fnma(t, FG_RATE(t, form##_grad_slope), FG_K(one));       \
-        const V E = FG_H(in_ones)(e, FG_H(fg_deep)), m = v_sub(FG_K(one), E);     \
+        const V E = FG_H(number_of)(e, FG_H(fg_deep)), m = v_sub(FG_K(one), E);   \
         /* (1 + E)^2 with one rounding, where E is about 1 */                     \
         const V d2 = v_fma(m, m, FG_H(small)(E, FG_K(four)));                     \
         const V s = v_select_negative(x, FG_K(unit), FG_K(minus_unit));           \
@@ -326,33 +326,33 @@ static FG_INLINE V FG_H(scaled)(V dy, V x, V n)
 /* Where |x| is no more than fg_<function>_end, dy and the slope are normal numbers if one is made as
  * much smaller, by fg_lift, as the other is made larger. Of a mixed block a slope is -0 at -inf, not
  * just small: it makes NaN of an infinite dy. */
-#define FG_SLOPE16(form)                                                                     \
-    static FG_INLINE V FG_H(form##_grad)(V x, int near)                                      \
-    {                                                                                        \
-        if (near > 0)                                                                        \
-            return FG_H(form##_grad_by_table)(x, 0);                                         \
-        if (near == 0)                                                                       \
-            return FG_H(everywhere_##form##_grad)(x);                                        \
-        const V s = v_select_negative(x, FG_K(unit), FG_K(minus_unit));                      \
-        const FG_H(tail) r = FG_H(form##_far_tail)(v_abs(x), s, FG_K(unit_shifter), 0);      \
-        return FG_H(slope)(x, r.e, r.q, FG_K(one));                                          \
-    }                                                                                        \
-    static FG_INLINE V FG_H(form##_backward)(V dy, V x, int near)                            \
-    {                                                                                        \
-        if (near > 0)                                                                        \
-            return FG_H(product)(dy, FG_H(form##_grad_by_table)(x, 0));                      \
-        if (near < 0) {                                                                      \
-            const V s = v_select_negative(x, FG_K(lifted_unit), FG_K(minus_lifted_unit));    \
-            const FG_H(tail) r = FG_H(form##_far_tail)(v_abs(x), s, FG_K(unit_shifter), 0);  \
-            return FG_H(product)(FG_H(unlifted)(dy), FG_H(slope)(x, r.e, r.q, FG_K(lift)));  \
-        }                                                                                    \
-        const V t = FG_H(clamped)(v_abs(x), FG_K(form##_backward_limit));                    \
-        const V s = v_select_negative(x, FG_K(one), FG_K(minus_one));                        \
-        const FG_H(tail) r = FG_H(form##_far_tail)(t, s, FG_K(shifter), FG_H(fg_deep));      \
-        const V far = FG_H(slope)(x, v_select_infinite(x, FG_K(zero), r.e), r.q, FG_K(one)); \
-        const V y = v_select_above(FG_K(form##_grad_far), v_abs(x),                          \
-                                   FG_H(form##_grad_by_table)(x, 1), far);                   \
-        return FG_H(product)(FG_H(scaled)(dy, x, r.k), y);                                   \
+#define FG_SLOPE16(form)                                                                      \
+    static FG_INLINE V FG_H(form##_grad)(V x, int near)                                       \
+    {                                                                                         \
+        if (near > 0)                                                                         \
+            return FG_H(form##_grad_by_table)(x, 0);                                          \
+        if (near == 0)                                                                        \
+            return FG_H(everywhere_##form##_grad)(x);                                         \
+        const V s = v_select_negative(x, FG_K(unit), FG_K(minus_unit));                       \
+        const FG_H(tail) r = FG_H(far_##form##_tail)(v_abs(x), s, FG_K(unit_shifter), 0);     \
+        return FG_H(slope)(x, r.e, r.q, FG_K(one));                                           \
+    }                                                                                         \
+    static FG_INLINE V FG_H(form##_backward)(V dy, V x, int near)                             \
+    {                                                                                         \
+        if (near > 0)                                                                         \
+            return FG_H(product)(dy, FG_H(form##_grad_by_table)(x, 0));                       \
+        if (near < 0) {                                                                       \
+            const V s = v_select_negative(x, FG_K(lifted_unit), FG_K(minus_lifted_unit));     \
+            const FG_H(tail) r = FG_H(far_##form##_tail)(v_abs(x), s, FG_K(unit_shifter), 0); \
+            return FG_H(product)(FG_H(unlifted)(dy), FG_H(slope)(x, r.e, r.q, FG_K(lift)));   \
+        }                                                                                     \
+        const V t = FG_H(clamped)(v_abs(x), FG_K(form##_backward_limit));                     \
+        const V s = v_select_negative(x, FG_K(one), FG_K(minus_one));                         \
+        const FG_H(tail) r = FG_H(far_##form##_tail)(t, s, FG_K(shifter), FG_H(fg_deep));     \
+        const V far = FG_H(slope)(x, v_select_infinite(x, FG_K(zero), r.e), r.q, FG_K(one));  \
+        const V y = v_select_above(FG_K(form##_grad_far), v_abs(x),                           \
+                                   FG_H(form##_grad_by_table)(x, 1), far);                    \
+        return FG_H(product)(FG_H(scaled)(dy, x, r.k), y);                                    \
     }
 
 FG_SLOPE16(gelu)

@@ -11,7 +11,7 @@
  *
  * A random walk: one to three coefficients of a function move by some places, and the move stays
  * if no more results are wrong than before, and no more slopes, before rounding, far from right:
- * that is what backward multiplies, near the zero of the slope too. Runs the avx2 target; every target gives its bits. */
+ * that is what backward multiplies. Runs the avx2 target; every target gives its bits. */
 #define FG_COEFFICIENTS static
 #include "../src/target_avx2.c"
 
