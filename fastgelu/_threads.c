@@ -139,7 +139,7 @@ static int take(int threads)
 
 void fg_split(ptrdiff_t n, ptrdiff_t size, fg_part *part, const void *work)
 {
-    const ptrdiff_t least = piece_bytes / size;
+    const ptrdiff_t least = piece_bytes < size ? 1 : piece_bytes / size;
     int threads = n >= 2 * least ? fg_threads_get() : 1;
     if (threads == 1) {
         part(work, 0, n);
@@ -162,7 +162,8 @@ void fg_split(ptrdiff_t n, ptrdiff_t size, fg_part *part, const void *work)
         piece = piece < fewest ? fewest : piece > most ? most : piece;
         piece = (piece + WHOLE - 1) / WHOLE * WHOLE;
         const int wake = n * size >= WAKE_BYTES;
-        const int raised = fg_workers_run(n, piece, helpers, wake, part, work);
+        int raised = fg_workers_run(n, piece, helpers, wake, part, work);
+        raised &= ~fetestexcept(FE_ALL_EXCEPT); /* theirs begin as the caller's were */
         if (raised)
             feraiseexcept(raised);
     }

@@ -15,6 +15,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 #include <time.h>
+#include <unistd.h>
 #if defined(__APPLE__)
 #include <dispatch/dispatch.h>
 #else
@@ -26,14 +27,21 @@
  * where it follows other work as closely, and so is likely to be one of many calls. */
 enum { SPIN_NS = 100 * 1000 };
 
-/* The caller looks so often whether the workers' last pieces are done, before it leaves its CPU to
- * others, perhaps to just that worker. */
-enum { LOOKS = 1000 };
+/* The caller looks so often whether the workers' last pieces are done, then as often leaves its CPU
+ * to others between two looks, and then sleeps between them: the worker may wait for a disk. */
+enum { LOOKS = 1000, SLEEP_NS = 50 * 1000 };
 
 /* Where a piece takes longer than all that the caller has computed meanwhile, its worker has lost its
  * CPU to others, and is likely to again. Then callers compute alone until that has taken them so many
- * times as long as the wait. */
-enum { ALONE = 16 };
+ * times as long as the wait. A wait of more than LONGEST_NS says no more: a process that was stopped
+ * waits too. */
+#ifndef FG_ALONE
+#define FG_ALONE 16
+#endif
+enum { LONGEST_NS = 20 * 1000 * 1000 };
+
+/* Pieces that have to be larger than asked for begin at multiples of so many elements, as others do. */
+enum { WHOLE = 256 };
 
 /* So many callers have workers at the same time. One more computes alone. */
 enum { JOBS = 8 };
@@ -63,7 +71,7 @@ static void pause_cpu(void)
 typedef struct fg_job {
     _Alignas(64) _Atomic uint64_t claims;
     _Alignas(64) atomic_int owned; /* by a caller */
-    ptrdiff_t n, piece;
+    ptrdiff_t from, n, piece;
     fg_part *part;
     const void *work;
     fenv_t environment;           /* the caller's */
@@ -121,7 +129,7 @@ static int last_piece(fg_job *job, uint64_t *generation)
 
 static void compute(const fg_job *job, int piece)
 {
-    const ptrdiff_t from = piece * job->piece, rest = job->n - from;
+    const ptrdiff_t from = job->from + piece * job->piece, rest = job->n - from;
     job->part(job->work, from, rest < job->piece ? rest : job->piece);
 }
 
@@ -173,25 +181,49 @@ static int current_cpu(void)
 #endif
 }
 
-/* Some systems wake a thread on the CPU of who wakes it, and leave it there while others are idle.
- * There it is no help. */
-static void leave_the_callers_cpu(void)
-{
+/* A worker may run where the process may, not only where the thread may that happens to start it; and
+ * where others have said since. Some systems wake a thread on the CPU of who wakes it, and leave it
+ * there while others are idle. There it is no help. */
 #if defined(__linux__)
-    static _Thread_local cpu_set_t allowed;
-    static _Thread_local int known;
-    const int cpu = callers_cpu;
-    if (cpu < 0 || sched_getcpu() != cpu)
-        return;
-    if (!known)
-        known = sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? 1 : -1;
-    if (known > 0 && cpu < CPU_SETSIZE) {
-        cpu_set_t others = allowed;
-        CPU_CLR(cpu, &others);
-        sched_setaffinity(0, sizeof others, &others); /* fails where there are none */
-    }
-#endif
+typedef struct fg_cpus {
+    cpu_set_t allowed, set;
+} fg_cpus;
+
+static void begin_cpus(fg_cpus *cpus)
+{
+    CPU_ZERO(&cpus->set);
+    if (sched_getaffinity(getpid(), sizeof cpus->allowed, &cpus->allowed) == 0 &&
+        sched_setaffinity(0, sizeof cpus->allowed, &cpus->allowed) == 0)
+        cpus->set = cpus->allowed;
 }
+
+static void leave_the_callers_cpu(fg_cpus *cpus)
+{
+    const int cpu = callers_cpu;
+    cpu_set_t now;
+    if (cpu < 0 || cpu >= CPU_SETSIZE || sched_getcpu() != cpu ||
+        sched_getaffinity(0, sizeof now, &now) != 0)
+        return;
+    if (!CPU_EQUAL(&now, &cpus->set))
+        cpus->allowed = now;
+    cpus->set = cpus->allowed;
+    CPU_CLR(cpu, &cpus->set);
+    if (sched_setaffinity(0, sizeof cpus->set, &cpus->set) != 0)
+        cpus->set = now; /* there are no others */
+}
+#else
+typedef int fg_cpus;
+
+static void begin_cpus(fg_cpus *cpus)
+{
+    *cpus = 0;
+}
+
+static void leave_the_callers_cpu(fg_cpus *cpus)
+{
+    (void)cpus;
+}
+#endif
 
 /* Counts one of those asleep as awake, who has to be woken then. */
 static int rouse(void)
@@ -222,10 +254,12 @@ static int help(fg_job *job)
 static void *worker(void *nothing)
 {
     int64_t until = 0;
+    fg_cpus cpus;
+    begin_cpus(&cpus);
     for (;;) {
         const unsigned seen = posted;
         int helped = 0;
-        leave_the_callers_cpu();
+        leave_the_callers_cpu(&cpus);
         for (int i = 0; i < JOBS; i++)
             helped |= help(&jobs[i]);
         if (helped)
@@ -253,20 +287,30 @@ int fg_workers_start(int count)
     static int prepared;
     if (started >= count || failed || atomic_flag_test_and_set(&starting))
         return started;
+    static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS};
     sigset_t all, before;
+    pthread_attr_t usual; /* a caller's priority is its own */
+    const struct sched_param none = {0};
     if (!prepared)
         failed = make_bed();
     prepared = 1;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are for the program's own threads */
+    sigfillset(&all); /* signals are for the program's own threads, but faults for who makes them */
+    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
+        sigdelset(&all, faults[i]);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    pthread_attr_init(&usual);
+    pthread_attr_setinheritsched(&usual, PTHREAD_EXPLICIT_SCHED);
+    pthread_attr_setschedpolicy(&usual, SCHED_OTHER);
+    pthread_attr_setschedparam(&usual, &none);
     while (!failed && started < count) {
         pthread_t thread;
-        failed = pthread_create(&thread, NULL, worker, NULL);
+        failed = pthread_create(&thread, &usual, worker, NULL);
         if (!failed) {
             pthread_detach(thread);
             started++;
         }
     }
+    pthread_attr_destroy(&usual);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     atomic_flag_clear(&starting);
     return started;
@@ -276,22 +320,41 @@ int fg_workers_start(int count)
 
 static _Atomic int64_t last_end, alone;
 
+/* Computes from the first element on while callers are to be alone. Returns how far it came. */
+static ptrdiff_t compute_alone(ptrdiff_t n, ptrdiff_t piece, fg_part *part, const void *work)
+{
+    ptrdiff_t from = 0;
+    while (from < n && alone > 0) {
+        const int64_t start = now_ns();
+        const ptrdiff_t count = n - from < piece ? n - from : piece;
+        part(work, from, count);
+        from += count;
+        alone -= now_ns() - start;
+    }
+    return from;
+}
+
 int fg_workers_run(ptrdiff_t n, ptrdiff_t piece, int helpers, int wake, fg_part *part,
                    const void *work)
 {
+    if (piece <= n / MOST_PIECES) {
+        piece = n / MOST_PIECES + 1;
+        if (piece > WHOLE)
+            piece = (piece + WHOLE - 1) / WHOLE * WHOLE;
+    }
+    const ptrdiff_t from = compute_alone(n, piece, part, work);
+    if (from == n)
+        return 0;
     const int64_t start = now_ns();
-    fg_job *job = alone > 0 ? jobs + JOBS : jobs;
+    fg_job *job = jobs;
     while (job < jobs + JOBS && atomic_exchange(&job->owned, 1))
         job++;
     if (job == jobs + JOBS) {
-        part(work, 0, n);
-        if (alone > 0)
-            alone -= now_ns() - start;
+        part(work, from, n - from);
         return 0;
     }
-    if (piece <= n / MOST_PIECES)
-        piece = n / MOST_PIECES + 1;
-    const int pieces = (int)((n + piece - 1) / piece);
+    const int pieces = (int)((n - from + piece - 1) / piece);
+    job->from = from;
     job->n = n;
     job->piece = piece;
     job->part = part;
@@ -314,16 +377,20 @@ int fg_workers_run(ptrdiff_t n, ptrdiff_t piece, int helpers, int wake, fg_part 
         own++;
     }
     const int64_t computed = now_ns();
-    for (int looks = 0; job->done != pieces - own; looks++)
+    for (int looks = 0; job->done != pieces - own; looks++) {
+        const struct timespec sleep = {0, SLEEP_NS};
         if (looks < LOOKS)
             pause_cpu();
-        else
+        else if (looks < 2 * LOOKS)
             sched_yield();
+        else
+            nanosleep(&sleep, NULL);
+    }
     const int raised = job->raised;
     job->owned = 0;
     const int64_t end = now_ns(), waited = end - computed;
     if (waited > computed - start && waited > SPIN_NS)
-        alone = ALONE * waited;
+        alone = FG_ALONE * (waited < LONGEST_NS ? waited : LONGEST_NS);
     last_end = end;
     return raised;
 }

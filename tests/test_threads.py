@@ -250,10 +250,76 @@ fastgelu.gelu(data())
 assert status(os.getpid(), "SigBlk") == before
 masks = [int(status(tid, "SigBlk"), 16) for tid in workers()]
 assert len(masks) == 2
+faults = {getattr(signal, "SIG" + s) for s in ("SEGV", "BUS", "FPE", "ILL", "TRAP", "SYS")}
 for sig in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
-    assert all(mask >> sig - 1 & 1 for mask in masks), sig
+    assert all((mask >> sig - 1 & 1) == (sig not in faults) for mask in masks), sig
 """
     )
+
+
+@needs_openmp
+@needs_proc
+def test_workers_run_where_the_process_may(run):
+    """Not only where the thread may whose call has started them; and where others say later."""
+    run(
+        WORKERS
+        + """
+import threading
+import fastgelu
+fastgelu.set_num_threads(2)
+every = os.sched_getaffinity(0)
+x = data()
+def first():
+    os.sched_setaffinity(0, {min(every)})
+    fastgelu.gelu(x)
+thread = threading.Thread(target=first)
+thread.start()
+thread.join()
+(worker,) = set(workers()) - {thread.native_id}
+time.sleep(0.1)  # asleep by then
+mask = os.sched_getaffinity(worker)
+assert mask >= every - {min(every)}, mask
+narrow = {max(every)} if mask != {max(every)} else {min(every)}
+os.sched_setaffinity(worker, narrow)
+for _ in range(20):
+    fastgelu.gelu(x)
+assert os.sched_getaffinity(worker) == narrow, (mask, narrow, os.sched_getaffinity(worker))
+"""
+    )
+
+
+@needs_openmp
+@pytest.mark.skipif(
+    sys.platform != "linux" or platform.machine() != "x86_64", reason="the flag is that of x86"
+)
+def test_flags_of_before_do_not_trap(run):
+    """Flags that the caller has already are raised by nobody again."""
+    run(
+        """
+import ctypes, ctypes.util
+import fastgelu
+math = ctypes.CDLL(ctypes.util.find_library("m"))
+fastgelu.set_num_threads(3)
+x, overflow = data(), 8
+math.feraiseexcept(overflow)
+assert math.feenableexcept(overflow) == 0
+for _ in range(20):
+    fastgelu.gelu(x)
+math.feclearexcept(overflow)
+assert math.fedisableexcept(overflow) == overflow
+"""
+    )
+
+
+@needs_openmp
+def test_pieces_of_any_size(rng):
+    x = rng.normal(0, 3, 5000).astype(np.float64)
+    want = fastgelu.gelu(x)
+    before = _ufuncs.threads_piece(1)
+    with fastgelu.num_threads(3):
+        got = fastgelu.gelu(x)
+    _ufuncs.threads_piece(before)
+    assert same(got, want)
 
 
 @needs_openmp
@@ -350,15 +416,17 @@ print(*map(statistics.median, zip(*times)))
 
 @needs_openmp
 @pytest.mark.parametrize("sanitizer", ["thread", "address,undefined"])
-def test_workers_under_a_sanitizer(tmp_path, sanitizer):
-    """Callers with all kinds of work, which is gone when they have returned."""
+@pytest.mark.parametrize("alone", [[], ["-DFG_ALONE=0"]], ids=["waiting", "stress"])
+def test_workers_under_a_sanitizer(tmp_path, sanitizer, alone):
+    """Callers with all kinds of work, which is gone when they have returned; and workers that keep
+    them waiting."""
     tests = Path(__file__).parent
     sources = [tests / "workers.c", tests.parent / "fastgelu" / "_workers.c"]
     compiler = shutil.which("gcc") or shutil.which("clang")
     if compiler is None or not sources[1].exists():
         pytest.skip("needs gcc or clang, and the sources of the package")
     flags = ["-g", "-O1", "-std=c11", "-D_GNU_SOURCE", "-D_OPENMP=201511", "-Wall", "-Wextra"]
-    flags += ["-Werror", f"-fsanitize={sanitizer}", f"-I{sources[1].parent}"]
+    flags += ["-Werror", f"-fsanitize={sanitizer}", f"-I{sources[1].parent}", *alone]
     program = tmp_path / "workers"
     done = subprocess.run(
         [compiler, *flags, *sources, "-o", program, "-lm", "-lpthread"],

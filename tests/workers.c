@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* workers.c: callers with all kinds of work at once, for fastgelu/_workers.c under a sanitizer. */
+/* workers.c: callers with all kinds of work at once, for fastgelu/_workers.c under a sanitizer, where
+ * FG_ALONE is 0, so that callers always have workers; else workers that keep callers waiting. */
 #include "_workers.h"
 
 #include <fenv.h>
@@ -9,11 +10,12 @@
 #include <stdlib.h>
 #include <time.h>
 
-enum { CALLERS = 4, CALLS = 2000, CLOSE_CALLS = 100000, HELPERS = 3, LARGEST = 5000 };
+enum { CALLERS = 12, CALLS = 2000, CLOSE_CALLS = 20000, HELPERS = 3, LARGEST = 5000 };
 
 /* On the heap, and gone as soon as the caller has returned. */
 typedef struct work {
     int rounding, helpers;
+    ptrdiff_t n;
     volatile float large;
     atomic_int at_once;
     unsigned char *times;
@@ -37,7 +39,7 @@ static void part(const void *given, ptrdiff_t from, ptrdiff_t count)
         fail("not the caller's rounding mode");
     for (ptrdiff_t i = from; i < from + count; i++)
         w->times[i]++;
-    if (from == 0)
+    if (from + count == w->n) /* the piece that workers take first */
         w->large *= w->large; /* overflows */
     helped += !a_caller;
     w->at_once--;
@@ -46,8 +48,10 @@ static void part(const void *given, ptrdiff_t from, ptrdiff_t count)
 static void call(unsigned *state)
 {
     work *w = calloc(1, sizeof *w);
-    const ptrdiff_t n = rand_r(state) % LARGEST + 1, piece = rand_r(state) % n + 1;
+    const ptrdiff_t n = rand_r(state) % LARGEST + 1;
+    const ptrdiff_t piece = rand_r(state) % 8 ? rand_r(state) % n + 1 : 1; /* 1: too many */
     w->times = calloc((size_t)n, 1);
+    w->n = n;
     w->large = 3e38f;
     w->helpers = rand_r(state) % HELPERS + 1;
     w->rounding = rand_r(state) % 2 ? FE_UPWARD : FE_TONEAREST;
@@ -106,13 +110,10 @@ static void held_up(const void *times, ptrdiff_t from, ptrdiff_t count)
         ++*(atomic_int *)times;
 }
 
-int main(void)
+static int stress(void)
 {
-    static atomic_int times;
     pthread_t threads[CALLERS], another;
     unsigned numbers[CALLERS];
-    if (fg_workers_start(HELPERS) != HELPERS)
-        fail("no workers");
     for (unsigned i = 0; i < CALLERS; i++) {
         numbers[i] = i + 1;
         pthread_create(&threads[i], NULL, caller, &numbers[i]);
@@ -121,11 +122,42 @@ int main(void)
     pthread_join(another, NULL);
     for (int i = 0; i < CALLERS; i++)
         pthread_join(threads[i], NULL);
+    printf("%d calls, %d pieces by workers\n", CALLERS * CALLS, helped);
+    return helped;
+}
+
+/* Calls until a worker has helped; whether one did within some time. */
+static int helped_soon(atomic_int *times)
+{
+    const int before = *times;
+    for (int i = 0; i < 20000 && *times == before; i++)
+        fg_workers_run(8, 1, 1, 1, held_up, times);
+    return *times != before;
+}
+
+static int waits(void)
+{
+    static atomic_int times;
     a_caller = 1;
+    const int once = helped_soon(&times);
     for (int i = 0; i < 100; i++)
         fg_workers_run(8, 1, 1, 1, held_up, &times);
     if (times > 20)
         fail("work for workers that keep the caller waiting");
-    printf("%d calls, %d pieces by workers\n", CALLERS * CALLS, helped);
-    return wrong || !helped;
+    return once && helped_soon(&times);
+}
+
+int main(void)
+{
+    if (fg_workers_start(1) != 1 || fg_workers_start(HELPERS) != HELPERS)
+        fail("no workers");
+    int found;
+#ifdef FG_ALONE
+    found = stress();
+    (void)waits;
+#else
+    found = waits();
+    (void)stress;
+#endif
+    return wrong || !found;
 }
