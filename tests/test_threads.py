@@ -289,29 +289,6 @@ assert os.sched_getaffinity(worker) == narrow, (mask, narrow, os.sched_getaffini
 
 
 @needs_openmp
-@pytest.mark.skipif(
-    sys.platform != "linux" or platform.machine() != "x86_64", reason="the flag is that of x86"
-)
-def test_flags_of_before_do_not_trap(run):
-    """Flags that the caller has already are raised by nobody again."""
-    run(
-        """
-import ctypes, ctypes.util
-import fastgelu
-math = ctypes.CDLL(ctypes.util.find_library("m"))
-fastgelu.set_num_threads(3)
-x, overflow = data(), 8
-math.feraiseexcept(overflow)
-assert math.feenableexcept(overflow) == 0
-for _ in range(20):
-    fastgelu.gelu(x)
-math.feclearexcept(overflow)
-assert math.fedisableexcept(overflow) == overflow
-"""
-    )
-
-
-@needs_openmp
 def test_pieces_of_any_size(rng):
     x = rng.normal(0, 3, 5000).astype(np.float64)
     want = fastgelu.gelu(x)
