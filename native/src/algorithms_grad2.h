@@ -135,16 +135,17 @@ static FG_INLINE pair one_plus(pair m)
 
 /* ---- the functions ------------------------------------------------------------ */
 
+/* NaN too; of tiny |x| powers would be subnormal, which costs time: they do not matter. */
 static FG_INLINE V grad2_clamped(V x, V limit)
 {
-    return at_most(v_abs(x), limit); /* NaN too */
+    return at_least(at_most(v_abs(x), limit), FG_GRAD2(tiny));
 }
 
 /* y 2^n, where x is not NaN */
 static FG_INLINE V grad2_finish(V x, V limit, pair y, V k)
 {
     const V k_split = at_least(k, FG_GRAD2(split));
-    const V scaled = v_mul(v_mul(y.hi, pow2(k_split)), pow2_ratio(k, k_split));
+    const V scaled = product(v_mul(y.hi, pow2(k_split)), pow2_ratio(k, k_split));
     const V t = v_abs(x);
     return v_fma(v_select_above(t, limit, limit, t), FG_GRAD2(minus_zero), scaled);
 }

@@ -11,6 +11,7 @@ static const fg_f64 fg_grad2_one = 0x1.0000000000000p+0;
 static const fg_f64 fg_grad2_minus_one = -0x1.0000000000000p+0;
 static const fg_f64 fg_grad2_two = 0x1.0000000000000p+1;
 static const fg_f64 fg_grad2_half = 0x1.0000000000000p-1;
+static const fg_f64 fg_grad2_tiny = 0x1.0000000000000p-100;
 static const fg_f64 fg_grad2_minus_half = -0x1.0000000000000p-1;
 static const fg_f64 fg_grad2_splitter_f16 = 0x1.0000000000400p+42;
 static const fg_f64 fg_grad2_splitter_bf16 = 0x1.0000000000080p+45;

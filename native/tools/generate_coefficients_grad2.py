@@ -143,6 +143,7 @@ def library():
         "minus_one": -1,
         "two": 2,
         "half": 0.5,
+        "tiny": mp.mpf(2) ** -100,
         "minus_half": -0.5,
         # to 16 bits: splits off what float16 and bfloat16 keep of a normal number; their smallest
         # one; and what rounds to a multiple of the smallest subnormal one
