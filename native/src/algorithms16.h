@@ -114,7 +114,7 @@ static FG_INLINE V FG_H(from_table)(V t, V per, const fg_f32 *table, int columns
 #define FG_NEAR_VALUE16(form)                                                          \
     static FG_INLINE V FG_H(form##_by_table)(V x)                                      \
     {                                                                                  \
-        const V t = v_abs(x), base = v_select_negative(x, FG_K(minus_zero), x);        \
+        const V t = v_abs(x), base = v_positive(x);                                    \
         return v_fnma(t, FG_FROM_TABLE16(FG_H(at_least)(t, FG_K(least)), form), base); \
     }
 FG_NEAR_VALUE16(gelu)
@@ -142,7 +142,7 @@ FG_NEAR_SLOPE16(silu)
 /* max(x, 0) + e q; for x < 0 it is -0 where that vanishes */
 static FG_INLINE V FG_H(value)(V x, V e, V q)
 {
-    return v_fma(e, q, v_select_negative(x, FG_K(minus_zero), x));
+    return v_fma(e, q, v_positive(x));
 }
 
 static FG_INLINE V FG_H(far_gelu)(V x)
@@ -301,7 +301,7 @@ static FG_INLINE V FG_H(product)(V dy, V slope)
     if (!FG_H(fg_deep))
         return dx;
     const V above = FG_H(small)(dx, FG_K(overflow));
-    return v_select_infinite(above, above, dx);
+    return v_raised(above, dx);
 }
 
 static FG_INLINE V FG_H(unlifted)(V dy)
@@ -366,7 +366,7 @@ FG_SLOPE16(silu)
 #define FG_PLAIN16(form)                                               \
     static FG_INLINE V FG_H(plain_##form)(V x)                         \
     {                                                                  \
-        const V y = v_select_negative(x, FG_K(minus_zero), x);         \
+        const V y = v_positive(x);                                     \
         return v_select_infinite(x, y, v_add(x, x));                   \
     }                                                                  \
     static FG_INLINE V FG_H(plain_##form##_grad)(V x)                  \

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* fused.h: the fused functions' loops.
  *
- * In float32 all steps of a vector are done in registers while what the form needs is near
- * (algorithms.h). What is not, and other dtypes, go through the steps one after the other: an array
- * is taken in blocks that stay in the first-level cache with what is computed on the way, and sums,
- * values and products of a block go through small buffers on the stack. Each step is one operation
- * of vocabulary.h, one function of algorithms.h or one loop of kernels.h, so the results are those
- * of the same calls one after the other on whole arrays, to the bit.
+ * In float32, and backward in 16 bits, all steps of a vector are done in registers while what the
+ * form needs is near (algorithms.h). What is not, and the rest, go through the steps one after the
+ * other: an array is taken in blocks that stay in the first-level cache with what is computed on the
+ * way, and sums, values and products of a block go through small buffers on the stack. Each step is
+ * one operation of vocabulary.h, one function of algorithms.h or one loop of kernels.h, so the
+ * results are those of the same calls one after the other on whole arrays, to the bit.
  *
  *   bias            s = x + b;  y = f(s)
  *   bias_backward   s = x + b;  dx = f_backward(dy, s)
@@ -20,13 +20,17 @@
  * All inputs of a block are read before its outputs are written, or element for element along with
  * that: an output may be any of the inputs. */
 
-/* Of a buffer; a multiple of the lanes of every target. */
+/* Elements of a buffer, and of one that is alone on the stack; multiples of the lanes of every
+ * target. In 16 bits a longer block has its far elements computed more of them at a time. */
 enum {
-    FG_FUSED_BYTES = 1024,
-    FG_FUSED_BLOCK_f32 = FG_FUSED_BYTES / sizeof(fg_f32),
-    FG_FUSED_BLOCK_f64 = FG_FUSED_BYTES / sizeof(fg_f64),
-    FG_FUSED_BLOCK_f16 = FG_FUSED_BLOCK_f32,
-    FG_FUSED_BLOCK_bf16 = FG_FUSED_BLOCK_f32
+    FG_FUSED_BLOCK_f32 = 256,
+    FG_FUSED_BLOCK_f64 = 128,
+    FG_FUSED_BLOCK_f16 = 256,
+    FG_FUSED_BLOCK_bf16 = 256,
+    FG_ONE_BLOCK_f32 = FG_FUSED_BLOCK_f32,
+    FG_ONE_BLOCK_f64 = FG_FUSED_BLOCK_f64,
+    FG_ONE_BLOCK_f16 = 1024,
+    FG_ONE_BLOCK_bf16 = 1024
 };
 
 /* In a loop, where the target is to go one by one: gcc 12 makes vectors of pairs out of 16-bit
@@ -47,7 +51,7 @@ enum { FG_WIDENED_f32, FG_WIDENED_f64 = 0, FG_WIDENED_f16, FG_WIDENED_bf16 = 1 }
 static FG_INLINE void v_result_bf16(fg_bf16 *p, V_f32 a)
 {
     const V_f32 above = v_mul_f32(a, v_set_f32(fg_overflow_bf16));
-    v_store_bf16(p, v_select_infinite_f32(above, above, a));
+    v_store_bf16(p, v_raised(above, a));
 }
 
 /* One operation on n elements of dtypes p and q with results of dtype r; the last few by way of
@@ -162,15 +166,23 @@ FG_AS_REALS(f64)
 FG_AS_REALS_16(f16)
 FG_AS_REALS_16(bf16)
 
-/* The loops by real type: run_gelu_f32 for 16 bits too. */
-#define FG_RUN_f32(function) blocks_##function##_f32
-#define FG_RUN_f64(function) blocks_##function##_f64
-#define FG_RUN_f16 FG_RUN_f32
-#define FG_RUN_bf16 FG_RUN_f32
-#define FG_RUN_BACKWARD_f32(form) blocks_##form##_backward_f32
-#define FG_RUN_BACKWARD_f64(form) blocks_##form##_backward_f64
-#define FG_RUN_BACKWARD_f16 FG_RUN_BACKWARD_f32
-#define FG_RUN_BACKWARD_bf16 FG_RUN_BACKWARD_f32
+/* The loops of the form and of its backward by real type, of arrays that are read and written with
+ * others. ahead: those are next. */
+#define FG_VALUE_f32(form, n, x, y, ahead) blocks_##form##_f32(n, x, y, 0, ahead)
+#define FG_VALUE_f64(form, n, x, y, ahead) blocks_##form##_f64(n, x, y, 0, ahead)
+#define FG_VALUE_f16 FG_VALUE_f32
+#define FG_VALUE_bf16 FG_VALUE_f32
+/* Of long blocks, in 16 bits: the function of float32, which takes a few far elements best. */
+#define FG_LONG_VALUE_f32 FG_VALUE_f32
+#define FG_LONG_VALUE_f64 FG_VALUE_f64
+#define FG_LONG_VALUE_f16(form, n, x, y, ahead) run_##form##_f32(n, x, NULL, NULL, y, NULL, 0)
+#define FG_LONG_VALUE_bf16 FG_LONG_VALUE_f16
+#define FG_BACKWARD_f32(form, n, dy, x, dx, ahead) \
+    blocks_##form##_backward_f32(n, dy, x, dx, 0, ahead)
+#define FG_BACKWARD_f64(form, n, dy, x, dx, ahead) \
+    blocks_##form##_backward_f64(n, dy, x, dx, 0, ahead)
+#define FG_BACKWARD_f16 FG_BACKWARD_f32
+#define FG_BACKWARD_bf16 FG_BACKWARD_f32
 /* Their own. */
 #define FG_RUN_OWN_f32(function, n, x, y, p, q) \
     blocks_##function##_f32(n, x, y, 0, FG_AHEAD_OF(x, p, q, q))
@@ -200,40 +212,40 @@ enum { FG_FUSED_AHEAD = 2048 };
     &(const fg_ahead){{FG_FROM_X(from, p), FG_FROM_X(from, q), FG_FROM_X(from, r)}}
 
 #define FG_BUFFER(dtype, name) FG_ALIGNED fg_real_##dtype name[FG_FUSED_BLOCK_##dtype]
+#define FG_ONE_BUFFER(dtype, name) FG_ALIGNED fg_real_##dtype name[FG_ONE_BLOCK_##dtype]
 
-#define FG_BLOCK_bias(dtype, form)                                  \
-    FG_BUFFER(dtype, sum);                                          \
-    fg_real_##dtype *to = place_##dtype(y, sum);                    \
-    each_sum_##dtype(n, x, b, sum);                                 \
-    FG_RUN_##dtype(form)(n, sum, to, 0, FG_AHEAD_OF(sum, x, b, y)); \
+#define FG_BLOCK_bias(dtype, form)                                      \
+    FG_ONE_BUFFER(dtype, sum);                                          \
+    fg_real_##dtype *to = place_##dtype(y, sum);                        \
+    each_sum_##dtype(n, x, b, sum);                                     \
+    FG_LONG_VALUE_##dtype(form, n, sum, to, FG_AHEAD_OF(sum, x, b, y)); \
     finish_##dtype(n, to, y)
 
-#define FG_BLOCK_bias_backward(dtype, form)                                  \
-    FG_BUFFER(dtype, sum);                                                   \
-    FG_BUFFER(dtype, wide);                                                  \
-    fg_real_##dtype *to = place_##dtype(y, sum);                             \
-    each_sum_##dtype(n, x, b, sum);                                          \
-    FG_RUN_BACKWARD_##dtype(form)(n, reals_##dtype(n, dy, wide), sum, to, 0, \
-                                  FG_AHEAD_OF(sum, x, y, dy));               \
+#define FG_BLOCK_bias_backward(dtype, form)                                                        \
+    FG_BUFFER(dtype, sum);                                                                         \
+    FG_BUFFER(dtype, wide);                                                                        \
+    fg_real_##dtype *to = place_##dtype(y, sum);                                                   \
+    each_sum_##dtype(n, x, b, sum);                                                                \
+    FG_BACKWARD_##dtype(form, n, reals_##dtype(n, dy, wide), sum, to, FG_AHEAD_OF(sum, x, y, dy)); \
     finish_##dtype(n, to, y)
 
-#define FG_BLOCK_glu(dtype, form)                                        \
-    FG_BUFFER(dtype, value);                                             \
-    const fg_real_##dtype *from = reals_##dtype(n, x, value);            \
-    FG_RUN_##dtype(form)(n, from, value, 0, FG_AHEAD_OF(from, x, b, y)); \
+#define FG_BLOCK_glu(dtype, form)                                            \
+    FG_ONE_BUFFER(dtype, value);                                             \
+    const fg_real_##dtype *from = reals_##dtype(n, x, value);                \
+    FG_LONG_VALUE_##dtype(form, n, from, value, FG_AHEAD_OF(from, x, b, y)); \
     each_times_##dtype(n, value, b, y)
 
-#define FG_BLOCK_glu_backward(dtype, form)                                               \
-    FG_BUFFER(dtype, value);                                                             \
-    FG_BUFFER(dtype, product);                                                           \
-    FG_BUFFER(dtype, wide);                                                              \
-    const fg_real_##dtype *from = reals_##dtype(n, x, wide);                             \
-    fg_real_##dtype *to = place_##dtype(y, product);                                     \
-    FG_RUN_##dtype(form)(n, from, value, 0, FG_AHEAD_OF(from, x, b, z));                 \
-    each_scaled_##dtype(n, value, dy, value);                                            \
-    each_product_##dtype(n, dy, b, product);                                             \
-    FG_RUN_BACKWARD_##dtype(form)(n, product, from, to, 0, FG_AHEAD_OF(from, dy, y, y)); \
-    finish_##dtype(n, to, y);                                                            \
+#define FG_BLOCK_glu_backward(dtype, form)                                        \
+    FG_BUFFER(dtype, value);                                                      \
+    FG_BUFFER(dtype, product);                                                    \
+    FG_BUFFER(dtype, wide);                                                       \
+    const fg_real_##dtype *from = reals_##dtype(n, x, wide);                      \
+    fg_real_##dtype *to = place_##dtype(y, product);                              \
+    FG_VALUE_##dtype(form, n, from, value, FG_AHEAD_OF(from, x, b, z));           \
+    each_scaled_##dtype(n, value, dy, value);                                     \
+    each_product_##dtype(n, dy, b, product);                                      \
+    FG_BACKWARD_##dtype(form, n, product, from, to, FG_AHEAD_OF(from, dy, y, y)); \
+    finish_##dtype(n, to, y);                                                     \
     finish_##dtype(n, value, z)
 
 /* 16 bits too have these two functions as they are. */
@@ -246,7 +258,7 @@ enum { FG_FUSED_AHEAD = 2048 };
     memcpy(y, to, n * sizeof *y)
 
 /* A function of one input alone: there are no steps, but the ways of kernels.h. */
-#define FG_BLOCK_alone(dtype, form) FG_RUN_##dtype(form)(n, x, y, 0, FG_AHEAD_OF(x, x, y, y))
+#define FG_BLOCK_alone(dtype, form) FG_VALUE_##dtype(form, n, x, y, FG_AHEAD_OF(x, x, y, y))
 
 /* Of a block at most. */
 #define FG_STEPS(name, dtype, shape, form)                           \
@@ -258,16 +270,28 @@ enum { FG_FUSED_AHEAD = 2048 };
 
 /* ---- all of them in registers ------------------------------------------------- */
 
+/* `real` is what is computed with: float32 for 16 bits, which are stored in one way. */
+#define v_past_f32 v_stream_f32
+#define v_past_f16 v_result_f16
+#define v_past_bf16 v_result_bf16
+#define FG_PUT(dtype, to, result)               \
+    do {                                        \
+        if (past)                               \
+            v_past_##dtype((to) + j, result);   \
+        else                                    \
+            v_result_##dtype((to) + j, result); \
+    } while (0)
+
 /* The argument of the form, and its magnitude. */
-#define FG_SUM(dtype, x, b) v_add_##dtype(v_load_##dtype(x), v_load_##dtype(b))
-#define FG_ALONE(dtype, x, b) v_load_##dtype(x)
+#define FG_SUM(dtype, real, x, b) v_add_##real(v_load_##dtype(x), v_load_##dtype(b))
+#define FG_ALONE(dtype, real, x, b) v_load_##dtype(x)
 #define FG_ARGUMENT_bias FG_SUM
 #define FG_ARGUMENT_bias_backward FG_SUM
 #define FG_ARGUMENT_glu FG_ALONE
 #define FG_ARGUMENT_glu_backward FG_ALONE
 #define FG_ARGUMENT_value_and_grad FG_ALONE
 #define FG_ARGUMENT_alone FG_ALONE
-#define FG_SIZE(dtype, s) v_bits_##dtype(v_abs_##dtype(s))
+#define FG_SIZE(real, s) v_bits_##real(v_abs_##real(s))
 
 /* Where all that is needed is near. */
 #define FG_LESSER(a, b) ((a) < (b) ? (a) : (b))
@@ -281,20 +305,20 @@ enum { FG_FUSED_AHEAD = 2048 };
     FG_LESSER(fg_##form##_near_##dtype, fg_##form##_grad_near_##dtype)
 
 /* `far`: where some may not be. */
-#define FG_RESULT_bias(dtype, form, far) out_y = near_##form##_##dtype(s, far)
+#define FG_RESULT_bias(dtype, real, form, far) out_y = near_##form##_##real(s, far)
 #define FG_RESULT_alone FG_RESULT_bias
-#define FG_RESULT_bias_backward(dtype, form, far) \
-    out_y = near_##form##_backward_##dtype(v_load_##dtype(dy + j), s, far)
-#define FG_RESULT_glu(dtype, form, far) \
-    out_y = v_mul_##dtype(near_##form##_##dtype(s, far), v_load_##dtype(b + j))
-#define FG_RESULT_glu_backward(dtype, form, far)                              \
-    const V_##dtype upstream = v_load_##dtype(dy + j);                        \
-    const V_##dtype product = v_mul_##dtype(upstream, v_load_##dtype(b + j)); \
-    out_y = near_##form##_backward_##dtype(product, s, far);                  \
-    out_z = v_mul_##dtype(near_##form##_##dtype(s, far), upstream)
-#define FG_RESULT_value_and_grad(dtype, form, far) \
-    out_y = near_##form##_##dtype(s, far);         \
-    out_z = near_##form##_grad_##dtype(s, far)
+#define FG_RESULT_bias_backward(dtype, real, form, far) \
+    out_y = near_##form##_backward_##real(v_load_##dtype(dy + j), s, far)
+#define FG_RESULT_glu(dtype, real, form, far) \
+    out_y = v_mul_##real(near_##form##_##real(s, far), v_load_##dtype(b + j))
+#define FG_RESULT_glu_backward(dtype, real, form, far)                       \
+    const V_##dtype upstream = v_load_##dtype(dy + j);                       \
+    const V_##dtype product = v_mul_##real(upstream, v_load_##dtype(b + j)); \
+    out_y = near_##form##_backward_##real(product, s, far);                  \
+    out_z = v_mul_##real(near_##form##_##real(s, far), upstream)
+#define FG_RESULT_value_and_grad(dtype, real, form, far) \
+    out_y = near_##form##_##real(s, far);                \
+    out_z = near_##form##_grad_##real(s, far)
 
 /* Elements that are not near, and where they belong. They are set apart and go through the steps
  * many together. */
@@ -354,25 +378,31 @@ typedef struct fg_marks {
         apart->count = 0;                                                                         \
     }
 FG_SET_APART(f32)
+FG_SET_APART(f16)
+FG_SET_APART(bf16)
 
 /* Looks at no more vectors from j on than have room: where it ended. */
-#define FG_MARK(name, dtype, argument)                                                        \
+#define FG_MARK(name, dtype, real, argument)                                                  \
     static FG_SINGLE size_t mark_##name##_##dtype(fg_marks *marks, size_t j, size_t end,      \
                                                   const fg_##dtype *x, const fg_##dtype *b,   \
-                                                  fg_##dtype near)                            \
+                                                  fg_##real near)                             \
     {                                                                                         \
         (void)b;                                                                              \
         for (marks->count = 0; j < end && marks->count < FG_VECTORS; j += FG_LANES_##dtype) { \
             const unsigned which =                                                            \
-                i_above_##dtype(FG_SIZE(dtype, argument(dtype, x + j, b + j)), near);         \
+                i_above_##real(FG_SIZE(real, argument(dtype, real, x + j, b + j)), near);     \
             marks->which[marks->count] = which;                                               \
             marks->at[marks->count] = j;                                                      \
             marks->count += which != 0;                                                       \
         }                                                                                     \
         return j;                                                                             \
     }
-FG_MARK(sum, f32, FG_SUM)
-FG_MARK(alone, f32, FG_ALONE)
+FG_MARK(sum, f32, f32, FG_SUM)
+FG_MARK(alone, f32, f32, FG_ALONE)
+FG_MARK(sum, f16, f32, FG_SUM)
+FG_MARK(sum, bf16, f32, FG_SUM)
+FG_MARK(alone, f16, f32, FG_ALONE)
+FG_MARK(alone, bf16, f32, FG_ALONE)
 #define FG_MARK_bias(dtype) mark_sum_##dtype
 #define FG_MARK_bias_backward(dtype) mark_sum_##dtype
 #define FG_MARK_glu(dtype) mark_alone_##dtype
@@ -382,38 +412,38 @@ FG_MARK(alone, f32, FG_ALONE)
 
 /* So many elements go through the steps then, and so many of them at once. */
 enum { FG_AT_A_TIME = 4 * FG_BLOCK };
-#define FG_STEP_bias(dtype) FG_FUSED_BLOCK_##dtype
-#define FG_STEP_bias_backward FG_STEP_bias
+#define FG_STEP_bias(dtype) FG_ONE_BLOCK_##dtype
 #define FG_STEP_glu FG_STEP_bias
-#define FG_STEP_glu_backward FG_STEP_bias
-#define FG_STEP_value_and_grad FG_STEP_bias
+#define FG_STEP_bias_backward(dtype) FG_FUSED_BLOCK_##dtype
+#define FG_STEP_glu_backward FG_STEP_bias_backward
+#define FG_STEP_value_and_grad FG_STEP_bias_backward
 #define FG_STEP_alone(dtype) FG_AT_A_TIME
 
 /* Vectors from j to the end, or until there is no room for marks: where it ended. No branch depends
  * on the data; where an element is not near, something is written, and noted: what there is for |x|
  * just near, of the same x and with a dy of 0. That raises no flag which the result does not: values
  * there are not larger than theirs, or below 1. */
-#define FG_LOOP_MIXED(name, dtype, shape, form)                                                   \
+#define FG_LOOP_MIXED(name, dtype, real, shape, form)                                             \
     static FG_SINGLE size_t mixed_##name##_##dtype(size_t j, size_t end, const fg_##dtype *x,     \
                                                    const fg_##dtype *b, const fg_##dtype *dy,     \
                                                    fg_##dtype *y, fg_##dtype *z, fg_marks *marks) \
     {                                                                                             \
-        const fg_##dtype near = FG_NEAR_##shape(dtype, form);                                     \
+        const fg_##real near = FG_NEAR_##shape(real, form);                                       \
         enum { past = 0 }; /* what is set apart is written there again */                         \
         (void)b, (void)dy, (void)z;                                                               \
         size_t k = 0;                                                                             \
         for (; j < end && k < FG_VECTORS; j += FG_LANES_##dtype) {                                \
-            const V_##dtype s = FG_ARGUMENT_##shape(dtype, x + j, b + j);                         \
-            const I_##dtype size = FG_SIZE(dtype, s);                                             \
-            const unsigned which = i_above_##dtype(size, near);                                   \
+            const V_##real s = FG_ARGUMENT_##shape(dtype, real, x + j, b + j);                    \
+            const I_##real size = FG_SIZE(real, s);                                               \
+            const unsigned which = i_above_##real(size, near);                                    \
             marks->which[k] = which;                                                              \
             marks->at[k] = j;                                                                     \
             k += which != 0;                                                                      \
             V_##dtype out_y, out_z;                                                               \
-            FG_RESULT_##shape(dtype, form, 1);                                                    \
-            FG_STORE(dtype, y, out_y);                                                            \
+            FG_RESULT_##shape(dtype, real, form, 1);                                              \
+            FG_PUT(dtype, y, out_y);                                                              \
             if (FG_HAS_Z(shape))                                                                  \
-                FG_STORE(dtype, z, out_z);                                                        \
+                FG_PUT(dtype, z, out_z);                                                          \
         }                                                                                         \
         marks->count = k;                                                                         \
         return j;                                                                                 \
@@ -431,13 +461,13 @@ enum { FG_AT_A_TIME = 4 * FG_BLOCK };
         b = (const fg_##dtype *)(uintptr_t)((uintptr_t)b - period * sizeof *b); \
         turn += period;                                                         \
     }
-#define FG_LOOP_FUSED(name, dtype, shape, form)                                                   \
-    FG_LOOP_MIXED(name, dtype, shape, form)                                                       \
+#define FG_LOOP_FUSED(name, dtype, real, shape, form)                                             \
+    FG_LOOP_MIXED(name, dtype, real, shape, form)                                                 \
     static FG_SINGLE void turns_##name##_##dtype(FG_OPERANDS(dtype), int past, size_t turn,       \
                                                  size_t period)                                   \
     {                                                                                             \
         enum { LANES = FG_LANES_##dtype };                                                        \
-        const fg_##dtype near = FG_NEAR_##shape(dtype, form);                                     \
+        const fg_##real near = FG_NEAR_##shape(real, form);                                       \
         apart_##dtype apart;                                                                      \
         fg_marks marks;                                                                           \
         /* then what is set apart has to be read before */                                        \
@@ -449,21 +479,21 @@ enum { FG_AT_A_TIME = 4 * FG_BLOCK };
             int all = m == 0;                                                                     \
             m = FG_LESSER(m, (turn - j - 1) / LANES + 1);                                         \
             if (m) {                                                                              \
-                V_##dtype s = FG_ARGUMENT_##shape(dtype, x + j, b + j), out_y, out_z;             \
+                V_##real s = FG_ARGUMENT_##shape(dtype, real, x + j, b + j), out_y, out_z;        \
                 if (!mixed) {                                                                     \
-                    while (!i_any_above_##dtype(FG_SIZE(dtype, s), near)) {                       \
-                        FG_RESULT_##shape(dtype, form, 0);                                        \
-                        FG_STORE(dtype, y, out_y);                                                \
+                    while (!i_any_above_##real(FG_SIZE(real, s), near)) {                         \
+                        FG_RESULT_##shape(dtype, real, form, 0);                                  \
+                        FG_PUT(dtype, y, out_y);                                                  \
                         if (FG_HAS_Z(shape))                                                      \
-                            FG_STORE(dtype, z, out_z);                                            \
+                            FG_PUT(dtype, z, out_z);                                              \
                         j += LANES;                                                               \
                         if (!--m)                                                                 \
                             break;                                                                \
-                        s = FG_ARGUMENT_##shape(dtype, x + j, b + j);                             \
+                        s = FG_ARGUMENT_##shape(dtype, real, x + j, b + j);                       \
                     }                                                                             \
                     if (m)                                                                        \
                         mixed = FG_FEW_MARKS;                                                     \
-                } else if (i_all_above_##dtype(FG_SIZE(dtype, s), near)) {                        \
+                } else if (i_all_above_##real(FG_SIZE(real, s), near)) {                          \
                     all = 1;                                                                      \
                 } else {                                                                          \
                     const size_t first = j;                                                       \
@@ -501,23 +531,53 @@ enum { FG_AT_A_TIME = 4 * FG_BLOCK };
         turns_##name##_##dtype(n, x, b, dy, y, z, past, SIZE_MAX, SIZE_MAX);                      \
     }
 
-/* float64 and 16 bits go through the steps: float64 because its rows are found first, for a piece at
- * a time (kernels.h), 16 bits because the loop above would gain nothing there but code. */
+/* The steps: of float64, because its rows are found first, for a piece at a time (kernels.h), and of
+ * 16 bits but backward, because registers gain nothing there: of two products and a sum in one loop
+ * too few are under way at a time. */
 #define FG_LOOP_STEPS(name, dtype, shape)                                    \
     static void run_##name##_##dtype(FG_OPERANDS(dtype), int past)           \
     {                                                                        \
         (void)past;                                                          \
         for (size_t m, j = 0; j < n; j += m) {                               \
-            m = FG_LESSER(n - j, FG_FUSED_BLOCK_##dtype);                    \
+            m = FG_LESSER(n - j, FG_STEP_##shape(dtype));                    \
             steps_##name##_##dtype(m, x + j, FG_FROM(FG_HAS_B(shape), b, j), \
                                    FG_FROM(FG_HAS_DY(shape), dy, j), y + j,  \
                                    FG_FROM(FG_HAS_Z(shape), z, j));          \
         }                                                                    \
     }
-#define FG_LOOP_f32(name, shape, form) FG_LOOP_FUSED(name, f32, shape, form)
+/* Both functions of a block where that is near for both (algorithms16.h). */
+#define FG_LOOP_BOTH_16(name, dtype, form)                                  \
+    static void run_##name##_##dtype(FG_OPERANDS(dtype), int past)          \
+    {                                                                       \
+        enum { LANES = FG_LANES_##dtype };                                  \
+        const uint16_t near_y = fg_##form##_far_bits_##dtype,               \
+                       near_z = fg_##form##_grad_far_bits_##dtype;          \
+        const uint16_t far = FG_LESSER(near_y, near_z);                     \
+        (void)b, (void)dy, (void)past;                                      \
+        for (size_t m, j = 0; j < n; j += m) {                              \
+            m = FG_LESSER(n - j, FG_BLOCK_16);                              \
+            if (m >= LANES && largest_16(m -= m % LANES, x + j) < far) {    \
+                for (size_t i = j; i < j + m; i += LANES) {                 \
+                    const V_##dtype value = v_load_##dtype(x + i);          \
+                    v_store_##dtype(y + i, form##_##dtype(value, 1));       \
+                    v_store_##dtype(z + i, form##_grad_##dtype(value, 1));  \
+                }                                                           \
+            } else {                                                        \
+                steps_##name##_##dtype(m, x + j, NULL, NULL, y + j, z + j); \
+            }                                                               \
+        }                                                                   \
+    }
+#define FG_LOOP_16_bias(name, dtype, form) FG_LOOP_STEPS(name, dtype, bias)
+#define FG_LOOP_16_bias_backward(name, dtype, form) \
+    FG_LOOP_FUSED(name, dtype, f32, bias_backward, form)
+#define FG_LOOP_16_glu(name, dtype, form) FG_LOOP_STEPS(name, dtype, glu)
+#define FG_LOOP_16_glu_backward(name, dtype, form) \
+    FG_LOOP_FUSED(name, dtype, f32, glu_backward, form)
+#define FG_LOOP_16_value_and_grad FG_LOOP_BOTH_16
+#define FG_LOOP_f32(name, shape, form) FG_LOOP_FUSED(name, f32, f32, shape, form)
 #define FG_LOOP_f64(name, shape, form) FG_LOOP_STEPS(name, f64, shape)
-#define FG_LOOP_f16(name, shape, form) FG_LOOP_STEPS(name, f16, shape)
-#define FG_LOOP_bf16(name, shape, form) FG_LOOP_STEPS(name, bf16, shape)
+#define FG_LOOP_f16(name, shape, form) FG_LOOP_16_##shape(name, f16, form)
+#define FG_LOOP_bf16(name, shape, form) FG_LOOP_16_##shape(name, bf16, form)
 
 /* ---- the two ways into them ------------------------------------------------- */
 
@@ -585,6 +645,33 @@ enum { FG_AT_A_TIME = 4 * FG_BLOCK };
         v_stream_end();                                                                     \
     }
 
+/* The functions of one float32 input first: steps of 16 bits run them. */
+#define FG_ENTRIES_alone(name, dtype)                                                 \
+    static void loop_##name##_##dtype(size_t n, const fg_##dtype *x, fg_##dtype *y)   \
+    {                                                                                 \
+        run_##name##_##dtype(n, x, NULL, NULL, y, NULL, 0);                           \
+    }                                                                                 \
+    static void stream_##name##_##dtype(size_t n, const fg_##dtype *x, fg_##dtype *y) \
+    {                                                                                 \
+        FG_HEAD(dtype, y);                                                            \
+        run_##name##_##dtype(head, x, NULL, NULL, y, NULL, 0);                        \
+        run_##name##_##dtype(n - head, x + head, NULL, NULL, y + head, NULL, 1);      \
+        v_stream_end();                                                               \
+    }
+#define FG_ALONE_f32_1(name)         \
+    FG_STEPS(name, f32, alone, name) \
+    FG_LOOP_FUSED(name, f32, f32, alone, name) FG_ENTRIES_alone(name, f32)
+#define FG_ALONE_f32_2(name)
+#define FG_ALONE_f64_1(name)
+#define FG_ALONE_f64_2(name)
+#define FG_ALONE_f16_1(name)
+#define FG_ALONE_f16_2(name)
+#define FG_ALONE_bf16_1(name)
+#define FG_ALONE_bf16_2(name)
+#define FG_FUNCTION(name, dtype, inputs, max_ulp) FG_ALONE_##dtype##_##inputs(name)
+#define FG_FUNCTION_GRAD2(name, dtype, inputs, max_ulp)
+#include "functions.def"
+
 #define FG_FUSED(name, dtype, shape, form) \
     FG_STEPS(name, dtype, shape, form)     \
     FG_LOOP_##dtype(name, shape, form) FG_ENTRIES_##shape(name, dtype)
@@ -620,30 +707,4 @@ enum { FG_AT_A_TIME = 4 * FG_BLOCK };
 #define FG_ROWS_glu_backward FG_ROWS_bias
 #define FG_ROWS_value_and_grad(name, dtype, shape)
 #define FG_FUSED(name, dtype, shape, form) FG_ROWS_##shape(name, dtype, shape)
-#include "functions.def"
-
-#define FG_ENTRIES_alone(name, dtype)                                                 \
-    static void loop_##name##_##dtype(size_t n, const fg_##dtype *x, fg_##dtype *y)   \
-    {                                                                                 \
-        run_##name##_##dtype(n, x, NULL, NULL, y, NULL, 0);                           \
-    }                                                                                 \
-    static void stream_##name##_##dtype(size_t n, const fg_##dtype *x, fg_##dtype *y) \
-    {                                                                                 \
-        FG_HEAD(dtype, y);                                                            \
-        run_##name##_##dtype(head, x, NULL, NULL, y, NULL, 0);                        \
-        run_##name##_##dtype(n - head, x + head, NULL, NULL, y + head, NULL, 1);      \
-        v_stream_end();                                                               \
-    }
-#define FG_ALONE_f32_1(name)         \
-    FG_STEPS(name, f32, alone, name) \
-    FG_LOOP_FUSED(name, f32, alone, name) FG_ENTRIES_alone(name, f32)
-#define FG_ALONE_f32_2(name)
-#define FG_ALONE_f64_1(name)
-#define FG_ALONE_f64_2(name)
-#define FG_ALONE_f16_1(name)
-#define FG_ALONE_f16_2(name)
-#define FG_ALONE_bf16_1(name)
-#define FG_ALONE_bf16_2(name)
-#define FG_FUNCTION(name, dtype, inputs, max_ulp) FG_ALONE_##dtype##_##inputs(name)
-#define FG_FUNCTION_GRAD2(name, dtype, inputs, max_ulp)
 #include "functions.def"

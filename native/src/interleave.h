@@ -192,6 +192,24 @@ static FG_INLINE R_f64 v_kept_f64(const fg_f64 *table, const uint32_t *places)
 }
 #endif
 
+/* FG_KEEP: without it, a becomes above where that is infinite, which takes three operations more. */
+static FG_INLINE V_f32 v_raised(V_f32 above, V_f32 a)
+{
+#ifdef FG_KEEP
+    FG_EACH(FG_KEEP(above.in[r]));
+    return a;
+#else
+    return v_select_infinite_f32(above, above, a);
+#endif
+}
+
+#define FG_STORE_f16(p, a) FG_EACH(u_store_f16(p + r * FG_REGISTER_LANES_f32, a.in[r]))
+#ifdef FG_STORE_TWO
+#define FG_STORE_bf16(p, a) u_store_two_bf16(p, a.in[0], a.in[1])
+#else
+#define FG_STORE_bf16(p, a) FG_EACH(u_store_bf16(p + r * FG_REGISTER_LANES_f32, a.in[r]))
+#endif
+
 /* 16-bit numbers are computed with as float32; only memory holds them as they are. */
 #define FG_INTERLEAVE_16(dtype)                                           \
     typedef V_f32 V_##dtype;                                              \
@@ -205,7 +223,7 @@ static FG_INLINE R_f64 v_kept_f64(const fg_f64 *table, const uint32_t *places)
     }                                                                     \
     static FG_INLINE void v_store_##dtype(fg_##dtype *p, V_##dtype a)     \
     {                                                                     \
-        FG_EACH(u_store_##dtype(p + r * FG_REGISTER_LANES_f32, a.in[r])); \
+        FG_STORE_##dtype(p, a);                                           \
     }                                                                     \
     /* half the bytes for as much arithmetic: memory is no limit */       \
     static FG_INLINE void v_stream_##dtype(fg_##dtype *p, V_##dtype a)    \

@@ -450,14 +450,20 @@ FG_FEW(bf16)
  * of values and slopes begin at low, before the tables end: all results are rounded correctly. */
 enum { FG_BLOCK_16 = 256 };
 /* Of the bits of the numbers: loops that compilers make vectors of. */
-static FG_INLINE enum fg_way way_16(size_t n, const uint16_t *x, uint16_t far, uint16_t low,
-                                    uint16_t end, uint16_t infinite)
+static FG_INLINE uint16_t largest_16(size_t n, const uint16_t *x)
 {
-    uint16_t most = 0, least = 0x7fff;
+    uint16_t most = 0;
     for (size_t i = 0; i < n; i++) {
         const uint16_t t = x[i] & 0x7fff;
         most = t > most ? t : most;
     }
+    return most;
+}
+static FG_INLINE enum fg_way way_16(size_t n, const uint16_t *x, uint16_t far, uint16_t low,
+                                    uint16_t end, uint16_t infinite)
+{
+    const uint16_t most = largest_16(n, x);
+    uint16_t least = 0x7fff;
     if (most < far)
         return FG_NEAR;
     for (size_t i = 0; i < n; i++) {

@@ -20,6 +20,9 @@
 
 #define FG_TARGET_NAME avx2
 #define FG_REGISTERS 2
+#if defined(__GNUC__)
+#define FG_KEEP(a) __asm__ volatile("" : : "x"(a)) /* a is computed, though nothing reads it */
+#endif
 #define FG_ROWS_FIRST 1
 
 /* Comparisons are made of integers: as such, the bits of numbers that are not negative are in
@@ -369,23 +372,28 @@ static FG_INLINE void u_store_f16(uint16_t *p, U_f32 a)
 {
     _mm_storeu_si128((__m128i *)p, _mm256_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT));
 }
+/* each element to the upper half of 32 bits, zeros below */
 static FG_INLINE U_f32 u_load_bf16(const uint16_t *p)
 {
-    const __m256i bits = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p));
-    return _mm256_castsi256_ps(_mm256_slli_epi32(bits, 16));
+    const __m256i upper =
+        _mm256_setr_epi8(-1, -1, 0, 1, -1, -1, 2, 3, -1, -1, 4, 5, -1, -1, 6, 7, -1, -1, 8, 9, -1,
+                         -1, 10, 11, -1, -1, 12, 13, -1, -1, 14, 15);
+    const __m256i twice = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)p));
+    return _mm256_castsi256_ps(_mm256_shuffle_epi8(twice, upper));
 }
-static FG_INLINE void u_store_bf16(uint16_t *p, U_f32 a)
+static FG_INLINE __m256i u_rounded_to_bf16(U_f32 a) /* in the upper halves */
 {
     const __m256i bits = _mm256_castps_si256(a);
     const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
-    const __m256i half = _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff));
-    const __m256i sum = _mm256_add_epi32(bits, half);
-    /* the upper 16 bits of each number to the lower half of its 128 bits, and those together */
-    const __m256i upper =
-        _mm256_setr_epi8(2, 3, 6, 7, 10, 11, 14, 15, -1, -1, -1, -1, -1, -1, -1, -1, 2, 3, 6, 7, 10,
-                         11, 14, 15, -1, -1, -1, -1, -1, -1, -1, -1);
-    const __m256i top = _mm256_permute4x64_epi64(_mm256_shuffle_epi8(sum, upper), 0xd8);
-    _mm_storeu_si128((__m128i *)p, _mm256_castsi256_si128(top));
+    return _mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff)));
+}
+#define FG_STORE_TWO 1
+static FG_INLINE void u_store_two_bf16(uint16_t *p, U_f32 a, U_f32 b)
+{
+    const __m256i low = _mm256_srli_epi32(u_rounded_to_bf16(a), 16),
+                  high = _mm256_srli_epi32(u_rounded_to_bf16(b), 16);
+    _mm256_storeu_si256((__m256i *)p,
+                        _mm256_permute4x64_epi64(_mm256_packus_epi32(low, high), 0xd8));
 }
 
 /* ---- f32 to f64 and back ------------------------------------------------- */

@@ -12,6 +12,9 @@
 
 #define FG_TARGET_NAME neon
 #define FG_REGISTERS 2 /* hardly a spill; with 4 there are dozens */
+#if defined(__GNUC__)
+#define FG_KEEP(a) __asm__ volatile("" : : "w"(a)) /* a is computed, though nothing reads it */
+#endif
 #define FG_ROWS_FIRST 0
 
 /* Comparisons are made of integers: as such, the bits of numbers that are not negative are in

@@ -50,6 +50,8 @@
  *                                         only with the lower 16 bits 0: as they come from
  *                                         16-bit operands or of an invalid operation. The
  *                                         overflow flag is raised by v_store_f16 only.
+ *   v_raised(above, a)                    a; above is computed for the overflow flag that it raises,
+ *                                         where a will be rounded to infinity by v_store_bf16
  *
  * And between the dtypes of the second derivatives:
  *
