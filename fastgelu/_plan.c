@@ -251,6 +251,30 @@ static void parts(const fg_plan *plan, intptr_t first, intptr_t end)
     }
 }
 
+/* The last elements of a row cost a kernel as much as a few hundred others: so rows of fewer than
+ * SHORT are taken together, TOGETHER bytes of each operand. */
+enum { SHORT = 2048, TOGETHER = 4 << 10 };
+
+/* The operands that are not one run of elements, if rows are short. */
+static unsigned loose(const fg_plan *plan)
+{
+    const int operands = operand_count(plan->function);
+    const intptr_t size = item_size(plan->function);
+    unsigned found = 0;
+    if (plan->dimensions < 2 || plan->shape[plan->dimensions - 1] >= SHORT)
+        return 0;
+    for (int o = 0; o < operands; o++) {
+        intptr_t run = size;
+        int apart = (uintptr_t)plan->data[o] % (uintptr_t)size != 0;
+        for (int d = plan->dimensions - 1; d >= 0; d--) {
+            apart |= plan->strides[d][o] != run;
+            run *= plan->shape[d];
+        }
+        found |= (unsigned)apart << o;
+    }
+    return found;
+}
+
 int fg_plan_make(fg_plan *plan, const fastgelu_function *function, const fg_operand *operands)
 {
     const int out = function->inputs, count_of_operands = operand_count(function);
@@ -291,8 +315,10 @@ int fg_plan_make(fg_plan *plan, const fastgelu_function *function, const fg_oper
         plan->shape[d] = operands[out].shape[d];
     simplify(plan);
     repeat(plan);
-    if (!plan->row)
+    if (!plan->row) {
         plan->past = one_run_past(plan);
+        plan->loose = loose(plan);
+    }
     return FG_PLAN_OK;
 }
 
@@ -306,28 +332,154 @@ void fg_plan_free(fg_plan *plan)
 
 /* ---- running ------------------------------------------------------------------ */
 
+/* Row after row of the elements in the plan's order. */
+typedef struct fg_walk {
+    intptr_t at;                        /* elements of the row that are done */
+    intptr_t index[FG_PLAN_DIMENSIONS]; /* of the row */
+    char *row[FG_PLAN_OPERANDS];        /* its first element */
+} fg_walk;
+
+static intptr_t row_length(const fg_plan *plan)
+{
+    return plan->dimensions ? plan->shape[plan->dimensions - 1] : 1;
+}
+
+static const ptrdiff_t *row_strides(const fg_plan *plan)
+{
+    return plan->strides[plan->dimensions ? plan->dimensions - 1 : 0];
+}
+
+static void begin(const fg_plan *plan, intptr_t first, fg_walk *walk)
+{
+    const int operands = operand_count(plan->function);
+    intptr_t rest = first / row_length(plan);
+    walk->at = first % row_length(plan);
+    for (int o = 0; o < operands; o++)
+        walk->row[o] = plan->data[o];
+    for (int d = plan->dimensions - 2; d >= 0; d--) {
+        walk->index[d] = rest % plan->shape[d];
+        rest /= plan->shape[d];
+        for (int o = 0; o < operands; o++)
+            walk->row[o] += walk->index[d] * plan->strides[d][o];
+    }
+}
+
+/* To where n elements of the row are done more: to the next row, if they are its last. */
+static void advance(const fg_plan *plan, intptr_t n, fg_walk *walk)
+{
+    const int operands = operand_count(plan->function);
+    walk->at += n;
+    if (walk->at < row_length(plan))
+        return;
+    walk->at = 0;
+    for (int d = plan->dimensions - 2; d >= 0; d--) {
+        const int last = ++walk->index[d] == plan->shape[d];
+        for (int o = 0; o < operands; o++)
+            walk->row[o] += (last ? 1 - plan->shape[d] : 1) * plan->strides[d][o];
+        if (!last)
+            return;
+        walk->index[d] = 0;
+    }
+}
+
+/* How many of n elements are of the row that the walk is in. */
+static intptr_t of_row(const fg_plan *plan, const fg_walk *walk, intptr_t n)
+{
+    const intptr_t left = row_length(plan) - walk->at;
+    return left < n ? left : n;
+}
+
+/* One element n times. */
+#define FG_FILL(type)                                                            \
+    static void fill_##type(intptr_t n, const char *from, char *to)              \
+    {                                                                            \
+        type element;                                                            \
+        memcpy(&element, from, sizeof element);                                  \
+        for (intptr_t i = 0; i < n; i++)                                         \
+            memcpy(to + i * (intptr_t)sizeof element, &element, sizeof element); \
+    }
+FG_FILL(uint16_t)
+FG_FILL(uint32_t)
+FG_FILL(uint64_t)
+
+static void fill(intptr_t size, intptr_t n, const char *from, char *to)
+{
+    if (size == 2)
+        fill_uint16_t(n, from, to);
+    else if (size == 4)
+        fill_uint32_t(n, from, to);
+    else
+        fill_uint64_t(n, from, to);
+}
+
+/* n elements of the operands `which`, one bit each, into buffers, or with `back` from there. */
+static void carry(const fg_plan *plan, fg_walk *walk, intptr_t n, unsigned which,
+                  char *const buffers[], int back)
+{
+    const fg_table *table = fg_current_table();
+    const ptrdiff_t *strides = row_strides(plan);
+    const int operands = operand_count(plan->function);
+    const intptr_t size = item_size(plan->function);
+    for (intptr_t m, done = 0; done < n; done += m) {
+        m = of_row(plan, walk, n - done);
+        for (int o = 0; o < operands; o++) {
+            if (!(which >> o & 1))
+                continue;
+            char *there = walk->row[o] + walk->at * strides[o], *here = buffers[o] + done * size;
+            if (strides[o] == size)
+                memcpy(back ? there : here, back ? here : there, (size_t)(m * size));
+            else if (back)
+                table->spread((size_t)size, (size_t)m, here, there, strides[o]);
+            else if (strides[o])
+                table->pack((size_t)size, (size_t)m, there, strides[o], here);
+            else
+                fill(size, m, there, here);
+        }
+        advance(plan, m, walk);
+    }
+}
+
+static void together(const fg_plan *plan, intptr_t first, intptr_t end)
+{
+    const fastgelu_function *f = plan->function;
+    const int out = f->inputs, operands = operand_count(f);
+    const ptrdiff_t size = item_size(f), packed[FG_PLAN_OPERANDS] = {size, size, size, size, size};
+    const unsigned inputs = plan->loose & ((1u << out) - 1), outputs = plan->loose & ~inputs;
+    double buffers[FG_PLAN_OPERANDS][TOGETHER / sizeof(double)];
+    char *data[FG_PLAN_OPERANDS];
+    fg_walk walk, before;
+    begin(plan, first, &walk);
+    for (intptr_t n; first < end; first += n) {
+        n = end - first < TOGETHER / size ? end - first : TOGETHER / size;
+        if (outputs)
+            before = walk;
+        for (int o = 0; o < operands; o++)
+            data[o] = plan->loose >> o & 1 ? (char *)buffers[o] : plan->data[o] + first * size;
+        carry(plan, &walk, n, inputs, data, 0);
+        fastgelu_strided(f, (size_t)n, data, packed);
+        if (outputs)
+            carry(plan, &before, n, outputs, data, 1);
+    }
+}
+
 static void rows(const fg_plan *plan, intptr_t first, intptr_t end)
 {
+    const int operands = operand_count(plan->function);
+    fg_walk walk;
     if (plan->row) {
         parts(plan, first, end);
         return;
     }
-    const int inner = plan->dimensions - 1, operands = operand_count(plan->function);
-    const intptr_t length = inner < 0 ? 1 : plan->shape[inner];
-    const ptrdiff_t *strides = plan->strides[inner < 0 ? 0 : inner];
-    while (first < end) {
-        intptr_t rest = first / length;
-        const intptr_t at = first % length;
-        const intptr_t n = length - at < end - first ? length - at : end - first;
+    if (plan->loose) {
+        together(plan, first, end);
+        return;
+    }
+    begin(plan, first, &walk);
+    for (intptr_t n; first < end; first += n) {
         char *data[FG_PLAN_OPERANDS];
+        n = of_row(plan, &walk, end - first);
         for (int o = 0; o < operands; o++)
-            data[o] = plan->data[o] + at * strides[o];
-        for (int d = inner - 1; d >= 0; d--) {
-            const intptr_t index = rest % plan->shape[d];
-            rest /= plan->shape[d];
-            for (int o = 0; o < operands; o++)
-                data[o] += index * plan->strides[d][o];
-        }
+            data[o] = walk.row[o] + walk.at * row_strides(plan)[o];
         if (plan->past) {
             fastgelu_stream(plan->function, (size_t)n, data);
         } else if (n == 1) { /* strides mean nothing for one element */
@@ -335,9 +487,9 @@ static void rows(const fg_plan *plan, intptr_t first, intptr_t end)
             const ptrdiff_t packed[FG_PLAN_OPERANDS] = {size, size, size, size, size};
             fastgelu_strided(plan->function, 1, data, packed);
         } else {
-            fastgelu_strided(plan->function, (size_t)n, data, strides);
+            fastgelu_strided(plan->function, (size_t)n, data, row_strides(plan));
         }
-        first += n;
+        advance(plan, n, &walk);
     }
 }
 

@@ -32,6 +32,7 @@ typedef struct fg_plan {
     intptr_t at_once;  /* so many more of a row are in its copy */
     unsigned repeated; /* which operands: a bit each */
     int whole, past;   /* the last input alone: by a kernel for rows; results past the caches */
+    unsigned loose;    /* rows are short, and taken together: which operands are not one run */
     int flags;         /* floating-point exceptions raised so far (fenv.h) */
 } fg_plan;
 

@@ -374,6 +374,33 @@ def test_rows_of_any_length(fused, n, rng):
     same(call(fused, in_place, *row, out=outs), call(fused, x, *whole))
 
 
+@pytest.mark.parametrize("fused", ROWS, ids=str)
+@pytest.mark.parametrize("n", [2, 31, 256, 2047, 5000])
+@pytest.mark.parametrize("threads", [1, 2], indirect=True)
+def test_columns_of_any_length(fused, n, threads, rng):
+    """One element of b for a row, or for each channel of a row: short rows are put together."""
+    rows = 30_000 // n + 1
+    x, *rest = arguments(fused, (rows, 3, n), rng)
+    _ufuncs.threads_piece(1000)  # pieces begin within rows
+    lie = np.empty(rows * x.itemsize + 1, np.uint8)[1:].view(x.dtype)  # not aligned
+    lie[...] = rest[-1][:, 0, 0]
+    backwards = rest[-1][::-1, :, :1]
+    for last in (
+        rest[-1][:, :1, :1], rest[-1][0, :, :1], rest[-1][:, :, :1], lie[:, None, None], backwards
+    ):  # fmt: skip
+        others = [*rest[:-1], last]
+        want = call(fused, x, *rest[:-1], np.broadcast_to(last, x.shape).copy())
+        same(call(fused, x, *others), want)
+        in_place = x.copy()
+        outs = (in_place, *(np.empty_like(x) for _ in range(fused.outputs - 1)))
+        same(call(fused, in_place, *others, out=outs), want)
+    # b in the output
+    outs = tuple(x.copy() for _ in range(fused.outputs))
+    b = outs[0][:, :1, :1]
+    want = call(fused, x, *rest[:-1], np.broadcast_to(b, x.shape).copy())
+    same(call(fused, x, *rest[:-1], b, out=outs), want)
+
+
 def test_rows_of_a_large_array(rng):
     """By smaller pieces, since memory is the limit there."""
     x = rng.normal(size=(3 << 10, 1000)).astype(np.float32)
