@@ -15,7 +15,7 @@
 #include <numpy/ufuncobject.h>
 
 /* From so many elements on a plan is worth its making. */
-enum { FEWEST = 4096 };
+enum { FEWEST = 1024 };
 
 enum { MOST_UFUNCS = 512, MOST_DTYPES = 4, MOST_OPERANDS = FG_PLAN_OPERANDS };
 

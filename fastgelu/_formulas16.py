@@ -51,28 +51,28 @@ def formulas(V, I, K):
 
     def gelu_by_table(x):
         t = V.abs(x)
-        base = V.select_negative(x, V.set(K.minus_zero), x)
+        base = V.positive(x)
         return V.fnma(t,
             from_table(at_least(t, V.set(K.least)), V.set(K.gelu_per), K.gelu_table,
                 len(K.gelu_table) // 8), base)
 
     def gelu_tanh_by_table(x):
         t = V.abs(x)
-        base = V.select_negative(x, V.set(K.minus_zero), x)
+        base = V.positive(x)
         return V.fnma(t,
             from_table(at_least(t, V.set(K.least)), V.set(K.gelu_tanh_per), K.gelu_tanh_table,
                 len(K.gelu_tanh_table) // 8), base)
 
     def gelu_sigmoid_by_table(x):
         t = V.abs(x)
-        base = V.select_negative(x, V.set(K.minus_zero), x)
+        base = V.positive(x)
         return V.fnma(t,
             from_table(at_least(t, V.set(K.least)), V.set(K.gelu_sigmoid_per), K.gelu_sigmoid_table,
                 len(K.gelu_sigmoid_table) // 8), base)
 
     def silu_by_table(x):
         t = V.abs(x)
-        base = V.select_negative(x, V.set(K.minus_zero), x)
+        base = V.positive(x)
         return V.fnma(t,
             from_table(at_least(t, V.set(K.least)), V.set(K.silu_per), K.silu_table,
                 len(K.silu_table) // 8), base)
@@ -108,7 +108,7 @@ def formulas(V, I, K):
         return V.select_negative(x, p, V.sub(V.set(K.one), p))
 
     def value(x, e, q):
-        return V.fma(e, q, V.select_negative(x, V.set(K.minus_zero), x))
+        return V.fma(e, q, V.positive(x))
 
     def far_gelu(x):
         t = V.abs(x)
@@ -353,7 +353,7 @@ def formulas(V, I, K):
         if not K.deep:
             return dx
         above = small(dx, V.set(K.overflow))
-        return V.select_infinite(above, above, dx)
+        return V.raised(above, dx)
 
     def unlifted(dy):
         return small(dy, V.set(K.unlift)) if K.deep else dy
@@ -464,7 +464,7 @@ def formulas(V, I, K):
         return product(scaled(dy, x, r.k), y)
 
     def plain_gelu(x):
-        y = V.select_negative(x, V.set(K.minus_zero), x)
+        y = V.positive(x)
         return V.select_infinite(x, y, V.add(x, x))
 
     def plain_gelu_grad(x):
@@ -475,7 +475,7 @@ def formulas(V, I, K):
         return product(dy, plain_gelu_grad(x))
 
     def plain_gelu_tanh(x):
-        y = V.select_negative(x, V.set(K.minus_zero), x)
+        y = V.positive(x)
         return V.select_infinite(x, y, V.add(x, x))
 
     def plain_gelu_tanh_grad(x):
@@ -486,7 +486,7 @@ def formulas(V, I, K):
         return product(dy, plain_gelu_tanh_grad(x))
 
     def plain_gelu_sigmoid(x):
-        y = V.select_negative(x, V.set(K.minus_zero), x)
+        y = V.positive(x)
         return V.select_infinite(x, y, V.add(x, x))
 
     def plain_gelu_sigmoid_grad(x):
@@ -497,7 +497,7 @@ def formulas(V, I, K):
         return product(dy, plain_gelu_sigmoid_grad(x))
 
     def plain_silu(x):
-        y = V.select_negative(x, V.set(K.minus_zero), x)
+        y = V.positive(x)
         return V.select_infinite(x, y, V.add(x, x))
 
     def plain_silu_grad(x):
@@ -555,6 +555,8 @@ OPERATIONS = (
     "v_fms",
     "v_fnma",
     "v_mul",
+    "v_positive",
+    "v_raised",
     "v_real",
     "v_row",
     "v_select_above",

@@ -91,6 +91,9 @@ class LlvmReals:
         infinity = self.set(float("inf"))
         return self.builder.select(self.builder.fcmp_ordered("==", self.abs(s), infinity), a, b)
 
+    def raised(self, above, a):
+        return self.select_infinite(above, above, a)
+
     def row(self, table, rows, columns, index):
         return tuple(table), rows, columns, index
 

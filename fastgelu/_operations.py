@@ -169,6 +169,9 @@ class NumpyReals:
     def select_infinite(self, s, a, b):
         return np.where(np.isinf(s), a, b)[()]
 
+    def raised(self, above, a):
+        return self.select_infinite(above, above, a)
+
     def row(self, table, rows, columns, i):
         table = np.array(table, self._real)
         if self._real is np.float32:

@@ -201,7 +201,7 @@ def operations(dtype):
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
 def test_every_operation_that_occurs_is_there(dtype):
     reals, integers = operations(dtype)
-    for operation in _formulas.OPERATIONS:
+    for operation in {*_formulas.OPERATIONS, *_formulas16.OPERATIONS}:
         kind, _, name = operation.partition("_")
         assert callable(getattr(reals if kind == "v" else integers, name)), operation
 
@@ -330,10 +330,6 @@ def test_conversions_of_16_bits(dtype, rng):
         got = _operations.rounded(dtype, numbers).view(real)
         want = numbers.astype(real)
         np.testing.assert_array_equal(sweep.canonical(got), sweep.canonical(want))
-
-
-def test_16_bits_use_no_other_operations():
-    assert set(_formulas16.OPERATIONS) <= set(_formulas.OPERATIONS)
 
 
 @pytest.mark.parametrize("dtype, rows", [("f32", 8), ("f64", 128)])

@@ -13,7 +13,7 @@ import pytest
 import sweep
 
 import fastgelu
-from fastgelu import _formulas, _numba, _operations
+from fastgelu import _formulas, _formulas16, _numba, _operations
 
 numba = pytest.importorskip("numba", reason="Numba is not installed")
 from numba import njit  # noqa: E402
@@ -294,7 +294,7 @@ def test_the_users_loop_becomes_simd(name, dtype):
 def test_every_operation_that_occurs_is_there():
     from fastgelu import _llvm
 
-    for operation in _formulas.OPERATIONS:
+    for operation in {*_formulas.OPERATIONS, *_formulas16.OPERATIONS}:
         kind, _, name = operation.partition("_")
         assert hasattr(_llvm.LlvmReals if kind == "v" else _llvm.LlvmIntegers, name), operation
 
