@@ -357,20 +357,21 @@ static FG_INLINE W_f64 u_kept_f64(const fg_f64 *table, const uint32_t *places, i
         at.lane[i] = table + places[8 * r + i];
     return at;
 }
-static FG_INLINE __m256d half_entry(const fg_f64 *const *lane, int n)
+/* two entries of lanes 0, 2, 4 and 6 */
+static FG_INLINE __m512d every_second(const fg_f64 *const *lane, int n)
 {
-    const int even = n & ~1;
-    const __m256d a = _mm256_insertf128_pd(_mm256_castpd128_pd256(_mm_loadu_pd(lane[0] + even)),
-                                           _mm_loadu_pd(lane[2] + even), 1);
-    const __m256d b = _mm256_insertf128_pd(_mm256_castpd128_pd256(_mm_loadu_pd(lane[1] + even)),
-                                           _mm_loadu_pd(lane[3] + even), 1);
-    return n == even ? _mm256_unpacklo_pd(a, b) : _mm256_unpackhi_pd(a, b);
+    const __m256d low = _mm256_insertf128_pd(_mm256_castpd128_pd256(_mm_loadu_pd(lane[0] + n)),
+                                             _mm_loadu_pd(lane[2] + n), 1);
+    const __m256d high = _mm256_insertf128_pd(_mm256_castpd128_pd256(_mm_loadu_pd(lane[4] + n)),
+                                              _mm_loadu_pd(lane[6] + n), 1);
+    return _mm512_insertf64x4(_mm512_castpd256_pd512(low), high, 1);
 }
 /* entries 2m and 2m + 1 come from the same loads */
 static FG_INLINE U_f64 u_entry_f64(W_f64 at, int n)
 {
-    return _mm512_insertf64x4(_mm512_castpd256_pd512(half_entry(at.lane, n)),
-                              half_entry(at.lane + 4, n), 1);
+    const int even = n & ~1;
+    const __m512d a = every_second(at.lane, even), b = every_second(at.lane + 1, even);
+    return n == even ? _mm512_unpacklo_pd(a, b) : _mm512_unpackhi_pd(a, b);
 }
 
 /* ---- f16, bf16: not by the instructions of AVX512-BF16, which flush subnormals ------------ */
