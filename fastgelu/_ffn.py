@@ -408,10 +408,9 @@ def _forward(layer, out, width, count, hidden, w, b):
     across = most if by_rows else _apart(most, layer.working)
     product = _Scratch(0 if in_place else across * outputs, layer.working)
 
-    def add(block, units, added, yb):
-        """What some units give some rows, on top of what is added."""
-        n, m = _length(block), _length(units)
-        x = layer.cast(layer.x[block])
+    def add(x, units, added, yb):
+        """What some units give the rows x, on top of what is added."""
+        n, m = len(x), _length(units)
         h, *others = (s(n, m) if by_rows else s(m, n) for s in scratch)
         hidden(x if by_rows else x.T, units, by_rows, h, *others)
         if in_place:
@@ -424,19 +423,21 @@ def _forward(layer, out, width, count, hidden, w, b):
 
     if not unit_blocks:
         y[...] = b
-    elif exact:
+    elif exact and layer.x.dtype == layer.working:
         # Weights are more than rows: they pass through the caches once, and the rows often.
         for units in unit_blocks:
             for block in row_blocks:
-                add(block, units, y[block] if units.start else b, y[block])
+                add(layer.x[block], units, y[block] if units.start else b, y[block])
     else:
-        # Sums are made where they are not rounded to 16 bits: of a block of rows.
-        total = _Scratch(most * outputs, layer.working)
+        # Rows are converted once, and sums made where they are not rounded to 16 bits.
+        total = None if exact else _Scratch(most * outputs, layer.working)
         for block in row_blocks:
-            yb = total(_length(block), outputs)
+            x = layer.cast(layer.x[block])
+            yb = y[block] if exact else total(len(x), outputs)
             for units in unit_blocks:
-                add(block, units, yb if units.start else b, yb)
-            y[block] = yb
+                add(x, units, yb if units.start else b, yb)
+            if not exact:
+                y[block] = yb
     return _finish(place, result)
 
 

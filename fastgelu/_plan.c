@@ -468,6 +468,8 @@ static void rows(const fg_plan *plan, intptr_t first, intptr_t end)
 {
     const int operands = operand_count(plan->function);
     fg_walk walk;
+    if (first >= end)
+        return; /* with no elements, there may be rows of none */
     if (plan->row) {
         parts(plan, first, end);
         return;

@@ -401,6 +401,18 @@ def test_columns_of_any_length(fused, n, threads, rng):
     same(call(fused, x, *rest[:-1], b, out=outs), want)
 
 
+@pytest.mark.parametrize("shape", [(0,), (3, 0), (0, 3), (2, 0, 3)], ids=str)
+def test_a_plan_of_nothing(shape):
+    lines = [*((*line[:3], 1) for line in _ufuncs.FUNCTIONS), *(e[:4] for e in _ufuncs.FUSED)]
+    for index, (_, dtype, inputs, outputs) in enumerate(lines):
+        if dtype == "bf16":
+            continue  # not one of NumPy's own
+        whole = np.zeros(shape, dtype.replace("f", "float"))
+        row = np.zeros([1] * len(shape), whole.dtype)
+        _ufuncs.Plan(index, *[row] * inputs, *[whole] * outputs).run()
+        _ufuncs.Plan(index, *[whole] * (inputs + outputs)).run()
+
+
 def test_rows_of_a_large_array(rng):
     """By smaller pieces, since memory is the limit there."""
     x = rng.normal(size=(3 << 10, 1000)).astype(np.float32)

@@ -360,6 +360,9 @@ SHAPES = {
     "2-d": ((5, 8), (5, 8)),
     "0-d": ((), ()),
     "empty": ((0, 3), (0, 3)),
+    "rows, none": ((3,), (0, 3)),
+    "columns, none": ((4, 1), (4, 0)),
+    "ones, none": ((1, 1, 1), (2, 0, 3)),
     "row": ((8,), (5, 8)),
     "column": ((5, 1), (5, 8)),
     "ones": ((1, 1), (5, 8)),
@@ -402,6 +405,14 @@ def test_strides(dtype):
                 out[...] = 0
                 into(*[source] * f.nin, out)
                 same_bits(out, want)
+
+
+@pytest.mark.parametrize("shape", [(0, 8), (4, 0), (0, 0), (3, 0, 8)], ids=str)
+def test_strides_of_nothing(shape):
+    for f in (fastgelu.gelu, fastgelu.silu_backward):
+        _, into, _ = compiled(f.__name__)
+        x = np.zeros(shape, "f4")[..., ::2]
+        assert into(*[x] * f.nin, np.zeros_like(x)[::-1]).size == 0
 
 
 def test_out_may_be_an_input_or_share_its_memory():

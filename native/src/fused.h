@@ -380,6 +380,9 @@ typedef struct fg_marks {
 FG_SET_APART(f32)
 FG_SET_APART(f16)
 FG_SET_APART(bf16)
+_Static_assert((int)FG_MOST_APART_f32 <= (int)FG_FUSED_BLOCK_f32 &&
+                   (int)FG_MOST_APART_f16 <= (int)FG_FUSED_BLOCK_f16,
+               "what is set apart goes through the steps at once");
 
 /* Looks at no more vectors from j on than have room: where it ended. */
 #define FG_MARK(name, dtype, real, argument)                                                  \
@@ -546,6 +549,9 @@ enum { FG_AT_A_TIME = 4 * FG_BLOCK };
         }                                                                    \
     }
 /* Both functions of a block where that is near for both (algorithms16.h). */
+_Static_assert((int)FG_BLOCK_16 <= (int)FG_FUSED_BLOCK_f16 &&
+                   (int)FG_FUSED_BLOCK_f16 == (int)FG_FUSED_BLOCK_bf16,
+               "a block goes through the steps at once");
 #define FG_LOOP_BOTH_16(name, dtype, form)                                  \
     static void run_##name##_##dtype(FG_OPERANDS(dtype), int past)          \
     {                                                                       \
