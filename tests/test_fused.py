@@ -261,28 +261,35 @@ def test_special_values(dtype):
 
 
 @pytest.mark.parametrize("n", [1, 100, 20_000])
-def test_exceptions(n):
-    largest = np.finfo(np.float32).max
-    x = np.ones((2, n), np.float32)
+@pytest.mark.parametrize("dtype", dict.fromkeys(e.dtype for e in FUSED))
+def test_exceptions(n, dtype):
+    """Results that overflow in 16 bits too, where the sum or product was none in float32."""
+    real = oracle.FORMATS[dtype].numpy
+    largest = np.nextafter(real.type(np.inf), real.type(0))
+    x = np.ones((2, n), real)
     with np.errstate(all="raise", under="ignore"):
         fastgelu.bias_gelu(x, x)
+        barely = [  # to bfloat16's infinity, from what float32 holds: 1.9989 2^127
+            ("bias_gelu", (largest, 2.0**119), "overflow"),
+            ("geglu", (250 * 2.0**120, 131 / 128), "overflow"),
+            ("swiglu_backward", (250 * 2.0**115, 32.75, 1), "overflow"),
+            ("swiglu_backward", (250 * 2.0**113, 40, 131), "overflow"),
+        ]
         for name, args, message in [
             ("bias_gelu", (largest, largest), "overflow"),
             ("swiglu", (np.inf, 0), "invalid value"),
             ("geglu", (largest, 2), "overflow"),
             ("swiglu_backward", (largest, 1, largest), "overflow"),
+            *(barely if dtype == "bf16" else []),
         ]:
             for rows in ((2, n), (n,)):  # the second is broadcast
-                full = [
-                    np.full((2, n), 1, np.float32),
-                    *[np.ones(rows, np.float32) for _ in args[1:]],
-                ]
+                full = [np.ones((2, n), real), *[np.ones(rows, real) for _ in args[1:]]]
                 for a, value in zip(full, args, strict=True):
                     a.flat[n // 2] = value
                 with pytest.raises(FloatingPointError, match=f"{message} encountered in {name}$"):
                     getattr(fastgelu, name)(*full)
         for form in oracle.FORMS:
-            getattr(fastgelu, form + "_value_and_grad")(x * np.float32(np.inf))
+            getattr(fastgelu, form + "_value_and_grad")(x * real.type(np.inf))
 
 
 # ---- broadcast calls, and threads ----------------------------------------------------------
