@@ -6,14 +6,14 @@ one. A larger one is taken by blocks, in the second-level cache: ROWS rows of th
 so many hidden units that a block has BLOCK elements. Each product packs the weights anew, so many
 rows matter more than many units; the outputs of the blocks of units are added up. All rows are
 taken for a block of units, then for the next, so that the weights pass through the caches once: 1
-to 4 % less time than all units for a block of rows.
+to 2 % less time than all units for a block of rows.
 
 The hidden layer is kept transposed, (units, rows): W @ xᵀ is the product that NumPy's OpenBLAS is
 best at. x @ Wᵀ takes 2.5 times as long for 4 rows, 1.5 times for 32, 5 % longer for 256. Weights in
 Fortran's order are the transposed matrix as it lies in memory; then x @ Wᵀ is the better one, by a
 fifth for 9 rows, and the hidden layer is (rows, units).
 
-Blocks of 160 to 240 rows took as long as 256 for a width of 384, and 1 to 3 % longer for 768; 320
+Blocks of 160 to 240 rows took as long as 256 for a width of 384, and up to 4 % longer for 768; 320
 rows need more than a tenth of the hidden layer's memory at 2048 rows.
 """
 
@@ -204,7 +204,7 @@ def _apart(columns, dtype):
     """The columns in memory of a matrix of so many that is read down them.
 
     Rows a large power of two apart share a few sets of the first-level cache: adding the transposed
-    matrix took 2 to 5 times as long.
+    matrix took 2 to 5 times as long for 256 to 1,024 columns.
     """
     return columns + 4 if columns * dtype.itemsize % 64 == 0 else columns
 

@@ -535,8 +535,7 @@ enum { FG_AT_A_TIME = 4 * FG_BLOCK };
     }
 
 /* The steps: of float64, because its rows are found first, for a piece at a time (kernels.h), and of
- * 16 bits but backward, because registers gain nothing there: of two products and a sum in one loop
- * too few are under way at a time. */
+ * 16 bits but backward, because registers gain nothing there (NOTES.md). */
 #define FG_LOOP_STEPS(name, dtype, shape)                                    \
     static void run_##name##_##dtype(FG_OPERANDS(dtype), int past)           \
     {                                                                        \
